@@ -1,0 +1,371 @@
+"""The whole contract of the engine, the same in process and across processes.
+
+The server speaks to an `Engine` and to nothing else of this package. Everything that crosses
+the contract is a frozen `msgspec.Struct`, so it can cross a process border as it is.
+
+Coordinates, everywhere: pixels of the picture *after* its orientation was applied, continuous,
+origin at the outer corner of the first pixel, x to the right, y down. A box that covers exactly
+the first pixel is `Box(0, 0, 1, 1)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class EngineCode(StrEnum):
+    """Why the engine refused or failed; the values are also codes of the wire protocol."""
+
+    OVERLOADED = "overloaded"
+    CONTEXT_FULL = "context_full"
+    LANGUAGE_UNSUPPORTED = "language_unsupported"
+    ENGINE_LOST = "engine_lost"
+    TURN_UNKNOWN = "turn_unknown"
+    INTERNAL = "internal"
+    MEDIA_UNSUPPORTED = "media_unsupported"
+    MEDIA_EMPTY = "media_empty"
+    MEDIA_TRUNCATED = "media_truncated"
+    MEDIA_CORRUPT = "media_corrupt"
+    MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
+    MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TIMEOUT = "media_timeout"
+    DECODER_LOST = "decoder_lost"
+
+
+class EngineError(Exception):
+    """The engine refused or failed one request; the engine itself goes on.
+
+    `code` is closed (`EngineCode`); `message` is a sentence that may be shown to a person and
+    carries no content of the conversation.
+    """
+
+    def __init__(self, code: EngineCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Box(msgspec.Struct, frozen=True):
+    """An upright rectangle in oriented picture pixels (see the module's first paragraph)."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+# -- media and what is seen in it ---------------------------------------------------------------
+
+
+class Media(msgspec.Struct, frozen=True, kw_only=True):
+    """One picture (later: recording, video, series) that perception is to look at.
+
+    `path` names the committed bytes; `None` means the bytes arrive by `feed` and end with
+    `close`. Everything perception makes of it (levels) is written under `derived_dir`.
+    `declared_type` is what the sender said it is: reported when it lies, never obeyed.
+    """
+
+    id: str
+    tenant: str
+    path: str | None
+    name: str
+    derived_dir: str
+    declared_type: str | None = None
+
+
+class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
+    """What the bytes really are, known before anything was decoded in full.
+
+    `width` and `height` are those of the oriented picture. `mismatch` is true when
+    the declared type differs from the detected one.
+    """
+
+    media: str
+    media_type: str
+    width: int
+    height: int
+    orientation: int = 1
+    mismatch: bool = False
+
+
+class LevelReady(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
+    """One resolution of the picture lies at `path`, complete and readable.
+
+    `level` is the longer side in pixels (16, 64, 256, 1024) or 0 for full resolution; levels come
+    in rising order and one that would enlarge the picture is left out. Full is always there.
+    """
+
+    media: str
+    level: int
+    width: int
+    height: int
+    path: str
+    media_type: str
+
+
+class TextRow(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    """One piece of text as the recogniser read it; `score` is 0 to 1."""
+
+    media: str
+    id: str
+    box: Box
+    text: str
+    score: float
+
+
+Flag = Literal["low", "normal", "high", "abnormal", "unknown"]
+
+
+class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
+    """One analyte of a lab sheet, as read: strings are the sheet's own, numbers are parsed.
+
+    `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
+    when either cannot be parsed with certainty. `box` covers the row, `cells` the single fields
+    by name (`analyte`, `value`, `unit`, `range`, `mark`).
+    """
+
+    media: str
+    id: str
+    box: Box
+    analyte: str
+    value: str
+    unit: str
+    range: str
+    flag: Flag
+    number: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cells: dict[str, Box] = {}
+    score: float = 1.0
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
+    """How far a long look has come; `total` is 0 while unknown."""
+
+    media: str
+    stage: str
+    done: int
+    total: int
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):
+    """The last observation of a media item that was looked at in full. Times in seconds."""
+
+    media: str
+    timings: dict[str, float] = {}
+
+
+class MediaFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The last observation of a media item that could not be looked at."""
+
+    media: str
+    code: EngineCode
+    message: str
+
+
+Observation = Detected | LevelReady | TextRow | LabRow | Progress | Completed | MediaFailed
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A media item as part of a turn: its bytes and what perception found in it so far.
+
+    The server keeps observations in the room's log and passes them with each turn, so that an
+    engine that was restarted answers as one that was not. `missing` says that perception had not
+    finished when the turn had to go on.
+    """
+
+    media: str
+    name: str
+    path: str
+    media_type: str
+    width: int
+    height: int
+    text_rows: tuple[TextRow, ...] = ()
+    lab_rows: tuple[LabRow, ...] = ()
+    missing: bool = False
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One utterance of the conversation, oldest first.
+
+    `speaker` is how the person is called in the prompt ("Dr Wu (Radiology)"). An answer of the
+    model carries its `turn` id: with it the engine finds the very tokens it made, of which `text`
+    is the part that was delivered.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+    speaker: str = ""
+    turn: str | None = None
+    seen: tuple[Seen, ...] = ()
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to the model.
+
+    `session` names the KV context that is kept across turns (one per room). `messages` is the
+    whole conversation, the question last: what of it the engine already holds it does not
+    compute again. `temperature` 0 is greedy.
+    """
+
+    id: str
+    session: str
+    tenant: str
+    messages: tuple[Message, ...]
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    priority: int = 0
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the answer, half-open `[start, end)` in characters (code points) of the whole."""
+
+    start: int
+    end: int
+    kind: Literal["number", "unit", "entity", "out_of_range"]
+
+
+class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+    """The prompt is made and scheduled. `prompt` is exactly what the model reads, as text.
+
+    `sight` says what the model was given of the pictures: pixels, text that perception read, or
+    nothing because there was no picture.
+    """
+
+    turn: str
+    model: str
+    prompt: str
+    prompt_tokens: int
+    cached_tokens: int
+    sight: Literal["pixels", "text", "none"]
+
+
+class TurnDelta(msgspec.Struct, frozen=True, kw_only=True, tag="delta"):
+    """Text added to the answer from character `offset` on: whole graphemes only."""
+
+    turn: str
+    offset: int
+    text: str
+    spans: tuple[Span, ...] = ()
+
+
+class TurnAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag="annotation"):
+    """Ties the part `[start, end)` of the answer to the place in a picture it speaks of."""
+
+    turn: str
+    start: int
+    end: int
+    media: str
+    observation: str
+    box: Box
+
+
+class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The answer is complete. `token_ids` are those the model made, the end token excluded.
+
+    `timings` in seconds from `submit`: `queued`, `first_token`, `total`.
+    """
+
+    turn: str
+    text: str
+    token_ids: tuple[int, ...]
+    finish: Literal["stop", "length"]
+    prompt_tokens: int
+    cached_tokens: int
+    timings: dict[str, float]
+
+
+class TurnCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="cancelled"):
+    """The turn ended by `cancel`; `token_ids` are those made until then."""
+
+    turn: str
+    token_ids: tuple[int, ...]
+
+
+class TurnFailed(msgspec.Struct, frozen=True, kw_only=True, tag="turn_failed"):
+    """The turn ended by a fault; what was delivered before stays delivered."""
+
+    turn: str
+    code: EngineCode
+    message: str
+
+
+TurnEvent = TurnStarted | TurnDelta | TurnAnnotation | TurnDone | TurnCancelled | TurnFailed
+
+
+# -- state ---------------------------------------------------------------------------------------
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the model answers *now*. `detail` is a sentence for the operator."""
+
+    ready: bool
+    model: str
+    detail: str
+    dtype: str = ""
+    device: str = ""
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters since the engine started, and gauges of this moment."""
+
+    gauges: dict[str, float] = {}
+    counters: dict[str, float] = {}
+
+
+class Engine(Protocol):
+    """A model and its perception, shared by all rooms of a machine.
+
+    Every accepted `submit` ends with exactly one of `TurnDone`, `TurnCancelled`, `TurnFailed`;
+    every accepted `open` with exactly one of `Completed`, `MediaFailed`, also when the process
+    behind it is killed. An engine that drops a request silently is not an Engine.
+    """
+
+    def submit(self, turn: Turn) -> AsyncIterator[TurnEvent]:
+        """Answer a turn. Closing the iterator early cancels the turn.
+
+        Turns of one session run one after the other, those of different sessions at once.
+        """
+        ...
+
+    async def cancel(self, turn: str) -> bool:
+        """End a turn within one step of the model; False when it is not running (any more)."""
+        ...
+
+    def open(self, media: Media) -> AsyncIterator[Observation]:
+        """Look at a media item: observations as they are made, coarse first."""
+        ...
+
+    async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
+        """Add bytes to a media item that was opened without a path."""
+        ...
+
+    async def close(self, media: str) -> None:
+        """Say that no more bytes come; closing what is not open does nothing."""
+        ...
+
+    async def prefetch(self, session: str) -> None:
+        """Bring a session's KV context near, because its people are about to ask."""
+        ...
+
+    async def drop(self, session: str) -> None:
+        """Forget a session's KV context."""
+        ...
+
+    async def health(self) -> Health:
+        """Answer from the model's own process: raises `EngineError` when it does not."""
+        ...
+
+    async def stats(self) -> Stats:
+        """Return counters and gauges for the metrics page."""
+        ...

@@ -1,0 +1,1 @@
+"""Loaded models behind one packed forward step."""

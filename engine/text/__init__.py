@@ -1,0 +1,1 @@
+"""From token ids to whole characters, stop strings and marked parts of the answer."""

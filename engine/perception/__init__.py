@@ -1,0 +1,1 @@
+"""Turns media into what the model can use and into annotations with real coordinates."""

@@ -1,0 +1,187 @@
+"""Finds text in pixels and reads it piece by piece, in reading order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.perception.ink import Rect, tight_pieces
+
+Pixels = NDArray[np.uint8]
+
+# The weights lie inside the package; naming them keeps rapidocr from ever asking a network.
+DETECTOR_FILE = "PP-OCRv6_det_small.onnx"
+RECOGNISER_FILE = "PP-OCRv6_rec_small.onnx"
+
+# The detector works on multiples of 32 px and finds nothing in less.
+_DETECTOR_STEP_PX = 32
+# A picture smaller than this is enlarged twice: letters under 8 px are not found otherwise.
+_SMALL_SIDE_PX = 480
+
+# The detector gives at most 1,000 boxes, of which some are parted; a page of small print has 200.
+MAX_PIECES = 1000
+
+# A box that climbs by more than this share of its height is slanted and has to be turned; the tail
+# of a "g" tilts the box of a short upright word by less.
+_SLANT = 0.25
+
+
+def model_dir() -> Path:
+    """Return the folder of the weights that rapidocr ships."""
+    import rapidocr
+
+    return Path(rapidocr.__file__).parent / "models"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of text that was found: its ink's box, and what the recogniser is shown."""
+
+    box: Rect
+    line: Rect
+    crop: Pixels
+
+
+@dataclass(frozen=True)
+class ReadPiece:
+    """A piece and what it says; `score` is 0 to 1."""
+
+    box: Rect
+    text: str
+    score: float
+
+
+class TextReader:
+    """PP-OCR's detector and recogniser, driven apart so that text comes out as it is read."""
+
+    def __init__(self, *, threads: int, side_px: int, batch: int, min_score: float) -> None:
+        self._side_px = side_px
+        self._batch = batch
+        self._min_score = min_score
+        cv2.setNumThreads(threads)
+        # Its import installs a logger that prints every load in colour.
+        from rapidocr.ch_ppocr_det import TextDetector
+        from rapidocr.ch_ppocr_rec import TextRecInput, TextRecognizer
+
+        logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+        config = _config(threads)
+        self._detector = TextDetector(config.Det)
+        self._recogniser = TextRecognizer(config.Rec)
+        self._recogniser_input = TextRecInput
+
+    def find(self, pixels: Pixels) -> list[Piece]:
+        """Return the pieces of text in `pixels` ([height, width, 3], RGB), in reading order."""
+        height, width = pixels.shape[:2]
+        longer = max(height, width)
+        scale = min(1.0, self._side_px / longer) if longer > _SMALL_SIDE_PX else 2.0
+        small_width, small_height = round(width * scale), round(height * scale)
+        if min(small_width, small_height) < _DETECTOR_STEP_PX // 2:
+            return []
+        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        small = cv2.resize(pixels, (small_width, small_height), interpolation=method)
+        found = self._detector(cv2.cvtColor(small, cv2.COLOR_RGB2BGR)).boxes
+        if found is None:
+            return []
+        factors = np.array([width / small_width, height / small_height], np.float32)
+        pieces = [
+            piece for quad in found for piece in _pieces(pixels, quad.astype(np.float32) * factors)
+        ]
+        return _in_reading_order(pieces)[:MAX_PIECES]
+
+    def read(self, pieces: list[Piece]) -> Iterator[tuple[int, list[ReadPiece]]]:
+        """Yield how many pieces are done and what the newest of them say.
+
+        A piece that holds no text with enough certainty counts as done and is left out.
+        """
+        for start in range(0, len(pieces), self._batch):
+            batch = pieces[start : start + self._batch]
+            result = self._recogniser(self._recogniser_input(img=[piece.crop for piece in batch]))
+            yield (
+                start + len(batch),
+                [
+                    ReadPiece(piece.box, text.strip(), float(score))
+                    for piece, text, score in zip(
+                        batch, result.txts or (), result.scores, strict=True
+                    )
+                    if text.strip() and score >= self._min_score
+                ],
+            )
+
+
+def _config(threads: int) -> Any:
+    import rapidocr
+    from rapidocr.utils.parse_parameters import ParseParams
+
+    config = ParseParams.load(Path(rapidocr.__file__).parent / "config.yaml")
+    config = ParseParams.update_batch(
+        config,
+        {
+            "EngineConfig.onnxruntime.intra_op_num_threads": threads,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            "Det.model_path": str(model_dir() / DETECTOR_FILE),
+            "Rec.model_path": str(model_dir() / RECOGNISER_FILE),
+            # The picture comes in the right size already; a side of 1 px never enlarges it.
+            "Det.limit_type": "min",
+            "Det.limit_side_len": 1,
+        },
+    )
+    for step in (config.Det, config.Rec):
+        step.engine_cfg = config.EngineConfig["onnxruntime"]
+        step.model_root_dir = str(model_dir())
+        step.font_path = None
+    return config
+
+
+def _pieces(pixels: Pixels, quad: NDArray[np.float32]) -> list[Piece]:
+    height, width = pixels.shape[:2]
+    around = Rect(
+        max(0, int(quad[:, 0].min())),
+        max(0, int(quad[:, 1].min())),
+        min(width, int(np.ceil(quad[:, 0].max()))),
+        min(height, int(np.ceil(quad[:, 1].max()))),
+    )
+    if around.width < 2 or around.height < 2:
+        return []
+    climb, line_height = abs(quad[1][1] - quad[0][1]), float(np.linalg.norm(quad[3] - quad[0]))
+    if climb > _SLANT * line_height:
+        from rapidocr.utils.process_img import get_rotate_crop_image
+
+        crop = get_rotate_crop_image(np.ascontiguousarray(pixels), quad.copy())
+        return [Piece(around, around, _bgr(crop))] if min(crop.shape[:2]) > 1 else []
+    pad = max(2, around.height // 5)
+    pieces = []
+    for ink in tight_pieces(pixels, around):
+        left, right = max(0, ink.x0 - pad), min(width, ink.x1 + pad)
+        top, bottom = min(around.y0, ink.y0), max(around.y1, ink.y1)
+        crop = pixels[top:bottom, left:right]
+        if crop.shape[0] >= 2 * crop.shape[1]:
+            crop = np.rot90(crop)
+        pieces.append(Piece(ink, around, _bgr(crop)))
+    return pieces
+
+
+def _bgr(crop: Pixels) -> Pixels:
+    return np.ascontiguousarray(crop[:, :, ::-1])
+
+
+def _in_reading_order(pieces: list[Piece]) -> list[Piece]:
+    """Sort by lines from the top, inside a line from the left."""
+    lines: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda one: one.line.y0 + one.line.y1):
+        if lines and _is_same_line(lines[-1][0], piece):
+            lines[-1].append(piece)
+        else:
+            lines.append([piece])
+    return [piece for line in lines for piece in sorted(line, key=lambda one: one.box.x0)]
+
+
+def _is_same_line(first: Piece, second: Piece) -> bool:
+    distance = abs(first.line.y0 + first.line.y1 - second.line.y0 - second.line.y1) / 2
+    return distance < min(first.line.height, second.line.height) / 2

@@ -1,0 +1,248 @@
+"""Perception as the engine uses it: media in, observations out, one terminal for every item."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from engine.api import (
+    Completed,
+    Detected,
+    EngineCode,
+    EngineError,
+    LabRow,
+    LevelReady,
+    Media,
+    MediaFailed,
+    Observation,
+    Progress,
+    Stats,
+    TextRow,
+)
+from engine.perception.config import PerceptionConfig
+from engine.perception.pool import WorkerPool
+from engine.perception.spool import Spool
+from engine.perception.wire import (
+    PIXELS_NAME,
+    UNFINISHED_SUFFIX,
+    Answer,
+    Decode,
+    Pixels,
+    PixelsReady,
+    Read,
+)
+
+# A reader finds at most 1,000 pieces (`ocr.MAX_PIECES`) and each gives at most three observations,
+# so a look that nobody reads holds all it has seen.
+_MAX_UNREAD = 4096
+
+
+class _Look:
+    """One open media item."""
+
+    def __init__(self, media: Media) -> None:
+        self.media = media
+        self.observations: asyncio.Queue[Observation] = asyncio.Queue(_MAX_UNREAD)
+        self.spool: Spool | None = None
+        self.timings: dict[str, float] = {}
+        self.task: asyncio.Task[None] | None = None
+
+
+class Perception:
+    """Looks at media in worker processes.
+
+    `start` before anything else, `stop` at the end; both on the loop that uses it. Levels of one
+    item are made while the text of another is read, so a new upload never waits for a reader.
+    """
+
+    def __init__(self, config: PerceptionConfig) -> None:
+        self._config = config
+        self._decoders = WorkerPool("decode", config.decode_workers, config)
+        # One reader: it already uses all the threads it was given.
+        self._readers = WorkerPool("read", 1, config)
+        self._looks: dict[str, _Look] = {}
+        self._counters: Counter[str] = Counter()
+
+    async def start(self) -> None:
+        """Start the workers."""
+        await self._decoders.start()
+        await self._readers.start()
+
+    async def stop(self) -> None:
+        """End every look with `decoder_lost` and every worker."""
+        tasks = [look.task for look in self._looks.values() if look.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._decoders.stop()
+        await self._readers.stop()
+
+    def open(self, media: Media) -> AsyncIterator[Observation]:
+        """Begin to look at once, whether or not anybody iterates yet.
+
+        Yields exactly one `Completed` or `MediaFailed`, last; an item beyond `max_open` yields
+        only `MediaFailed` with `overloaded`. Closing the iterator early ends the look. Raises
+        `ValueError` when an item with this id is open.
+        """
+        if media.id in self._looks:
+            raise ValueError("a media item with this id is open")
+        look = _Look(media)
+        if len(self._looks) >= self._config.max_open:
+            self._counters["media_failed"] += 1
+            look.observations.put_nowait(
+                MediaFailed(
+                    media=media.id,
+                    code=EngineCode.OVERLOADED,
+                    message="Too many items are being looked at; try again soon.",
+                )
+            )
+            return self._observations(look)
+        if media.path is None:
+            look.spool = Spool(media.derived_dir, self._config.max_bytes)
+        self._looks[media.id] = look
+        look.task = asyncio.get_running_loop().create_task(self._look(look))
+        self._counters["media_opened"] += 1
+        return self._observations(look)
+
+    async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
+        """Add bytes to an item without a path; `pts_us` has no meaning for pictures.
+
+        Bytes for an item that is not open (any more) are dropped and counted: its terminal
+        observation has already said why.
+        """
+        look = self._looks.get(media)
+        if look is None or look.spool is None:
+            self._counters["bytes_dropped"] += len(chunk)
+            return
+        await look.spool.write(chunk)
+
+    async def close(self, media: str) -> None:
+        """Say that no more bytes come."""
+        look = self._looks.get(media)
+        if look is not None and look.spool is not None:
+            await look.spool.end()
+
+    def stats(self) -> Stats:
+        """Return counters since the start and the state of the workers.
+
+        `decoder_worker_pid_N` and `ocr_worker_pid_N` are process ids, 0 while none runs.
+        """
+        gauges = {"media_open": float(len(self._looks))}
+        for name, pool in (("decoder", self._decoders), ("ocr", self._readers)):
+            for index, worker in enumerate(pool.workers):
+                gauges[f"{name}_worker_pid_{index}"] = float(worker.pid or 0)
+        starts = {
+            f"{name}_worker_starts": float(sum(worker.starts for worker in pool.workers))
+            for name, pool in (("decoder", self._decoders), ("ocr", self._readers))
+        }
+        counters = {name: float(count) for name, count in self._counters.items()}
+        return Stats(gauges=gauges, counters=counters | starts)
+
+    async def _observations(self, look: _Look) -> AsyncIterator[Observation]:
+        try:
+            while True:
+                observation = await look.observations.get()
+                yield observation
+                if isinstance(observation, Completed | MediaFailed):
+                    return
+        finally:
+            if look.task is not None and not look.task.done():
+                look.task.cancel()
+
+    async def _look(self, look: _Look) -> None:
+        """Run one look to its terminal observation, whatever happens on the way."""
+        began = time.perf_counter()
+        media = look.media.id
+        # What is left when the look is cancelled.
+        failure = (EngineCode.DECODER_LOST, "Looking at this item was ended.")
+        terminal: Observation | None = None
+        try:
+            await self._steps(look)
+            look.timings["total"] = time.perf_counter() - began
+            terminal = Completed(media=media, timings=look.timings)
+        except* EngineError as group:
+            error = _first(group)
+            failure = (error.code, error.message)
+        except* OSError:
+            # The disk under `derived_dir`, or a path that was taken away.
+            failure = (EngineCode.INTERNAL, "The item could not be stored or read here.")
+        finally:
+            if terminal is None:
+                terminal = MediaFailed(media=media, code=failure[0], message=failure[1])
+            name = "media_completed" if isinstance(terminal, Completed) else "media_failed"
+            self._counters[name] += 1
+            del self._looks[media]
+            _sweep(look)
+            look.observations.put_nowait(terminal)
+
+    async def _steps(self, look: _Look) -> None:
+        """Decode, and read the text while the bigger levels are still made."""
+        path = look.media.path
+        if look.spool is not None:
+            path = await look.spool.complete(self._config.feed_idle_s)
+        assert path is not None, "an item without a path has a spool"
+        request = Decode(
+            media=look.media.id,
+            path=path,
+            derived_dir=look.media.derived_dir,
+            declared_type=look.media.declared_type,
+            max_bytes=self._config.max_bytes,
+            max_pixels=self._config.max_pixels,
+            cpu_s=_cpu_s(self._config.decode_s),
+        )
+        async with asyncio.TaskGroup() as both:
+
+            def take(answer: Answer) -> None:
+                if isinstance(answer, PixelsReady):
+                    both.create_task(self._read(look, answer.pixels))
+                else:
+                    self._publish(look, answer)
+
+            async with self._decoders.lend() as worker:
+                look.timings |= (await worker.ask(request, self._config.decode_s, take)).timings
+
+    async def _read(self, look: _Look, pixels: Pixels) -> None:
+        request = Read(media=look.media.id, pixels=pixels, cpu_s=_cpu_s(self._config.read_s))
+        async with self._readers.lend() as worker:
+            finished = await worker.ask(
+                request, self._config.read_s, lambda answer: self._publish(look, answer)
+            )
+        look.timings |= finished.timings
+
+    def _publish(self, look: _Look, answer: Answer) -> None:
+        match answer:
+            case Detected() | Progress():
+                pass
+            case LevelReady():
+                self._counters["levels"] += 1
+            case TextRow():
+                self._counters["text_rows"] += 1
+            case LabRow():
+                self._counters["lab_rows"] += 1
+            case _:
+                raise AssertionError(f"a worker never sends {type(answer).__name__} here")
+        look.observations.put_nowait(answer)
+
+
+def _cpu_s(wall_s: float) -> int:
+    """Two threads burn two seconds in one; one more so that the wall clock is always first."""
+    return 2 * math.ceil(wall_s) + 1
+
+
+def _first(group: BaseExceptionGroup[EngineError]) -> EngineError:
+    """Return the fault that came first; the others are its consequences."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _sweep(look: _Look) -> None:
+    """Remove what is only of use while the look lasts, also after a worker was killed."""
+    if look.spool is not None:
+        look.spool.discard()
+    folder = Path(look.media.derived_dir)
+    for path in (folder / PIXELS_NAME, *folder.glob(f".*{UNFINISHED_SUFFIX}")):
+        path.unlink(missing_ok=True)

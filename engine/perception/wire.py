@@ -1,0 +1,115 @@
+"""What perception and its worker processes say to each other: length-prefixed msgpack frames.
+
+One request at a time per worker. The worker answers `Accepted`, any number of observations (and
+`PixelsReady` when it decodes), and ends with exactly one of `Finished` or `MediaFailed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+import msgspec
+
+from engine.api import Detected, LabRow, LevelReady, MediaFailed, Progress, TextRow
+
+_LENGTH = struct.Struct(">I")
+
+# A frame holds one observation; the longest is a text row. A longer one means a broken worker.
+MAX_FRAME_BYTES = 1024 * 1024
+
+
+# Names that a worker uses under `derived_dir` until it is done; swept when the look ends.
+PIXELS_NAME = ".pixels.rgb"
+UNFINISHED_SUFFIX = ".part"
+
+
+class Decode(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
+    """Look at the file `path` and write its levels and pixels under `derived_dir`."""
+
+    media: str
+    path: str
+    derived_dir: str
+    declared_type: str | None
+    max_bytes: int
+    max_pixels: int
+    cpu_s: int
+
+
+class Pixels(msgspec.Struct, frozen=True, kw_only=True):
+    """Upright sRGB pixels at `path`: raw uint8 of shape [height, width, 3]."""
+
+    path: str
+    width: int
+    height: int
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
+    """Read the text in `pixels`."""
+
+    media: str
+    pixels: Pixels
+    cpu_s: int
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="accepted"):
+    """The worker began with the request; before this a lost worker costs nothing."""
+
+
+class PixelsReady(msgspec.Struct, frozen=True, kw_only=True, tag="pixels"):
+    """The picture is decoded, its text may be read while the larger levels are still made."""
+
+    pixels: Pixels
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
+    """All was done; `timings` in seconds since the request was accepted."""
+
+    timings: dict[str, float]
+
+
+Request = Decode | Read
+Answer = (
+    Accepted
+    | PixelsReady
+    | Finished
+    | Detected
+    | LevelReady
+    | TextRow
+    | LabRow
+    | Progress
+    | MediaFailed
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+HEADER_BYTES = _LENGTH.size
+
+
+def frame(message: Request | Answer) -> bytes:
+    """Return the message with its length in front, ready to be written."""
+    payload = _encoder.encode(message)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def payload_length(header: bytes) -> int:
+    """Return the length that a header announces; raises `ValueError` beyond `MAX_FRAME_BYTES`."""
+    (length,) = _LENGTH.unpack(header)
+    if length > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {length} bytes is longer than any message")
+    return int(length)
+
+
+def parse_answer(payload: bytes) -> Answer:
+    """Raise `msgspec.DecodeError` when the payload is no answer."""
+    return _answers.decode(payload)
+
+
+def next_request(stream: BinaryIO) -> Request | None:
+    """Read one request, blocking; `None` when the parent closed the pipe."""
+    header = stream.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return None
+    return _requests.decode(stream.read(payload_length(header)))

@@ -1,0 +1,232 @@
+"""A process that decodes and reads pictures for `Perception` and may be killed at any time.
+
+Started as `python -m engine.perception.worker`; requests come on stdin, answers leave on stdout
+(see `wire`). One process serves one kind of request: the reader's weights are loaded on first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, assert_never
+
+from engine.api import (
+    Box,
+    Detected,
+    EngineCode,
+    EngineError,
+    MediaFailed,
+    Progress,
+    TextRow,
+)
+from engine.perception.labsheet import LabSheetReader
+from engine.perception.wire import (
+    PIXELS_NAME,
+    Accepted,
+    Answer,
+    Decode,
+    Finished,
+    Pixels,
+    PixelsReady,
+    Read,
+    Request,
+    frame,
+    next_request,
+)
+
+if TYPE_CHECKING:
+    from engine.perception.ocr import TextReader
+
+
+class Worker:
+    """Answers one request after the other until its input ends."""
+
+    def __init__(self, *, ocr_threads: int, ocr_side_px: int, ocr_batch: int, ocr_min_score: float):
+        self._ocr_threads = ocr_threads
+        self._ocr_side_px = ocr_side_px
+        self._ocr_batch = ocr_batch
+        self._ocr_min_score = ocr_min_score
+        self._reader: TextReader | None = None
+
+    def serve(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        """Return when the parent closes its end."""
+        while (request := next_request(requests)) is not None:
+            for answer in self.answers(request):
+                answers.write(frame(answer))
+                answers.flush()
+
+    def answers(self, request: Request) -> Iterator[Answer]:
+        """Yield the answers to one request; every fault becomes a `MediaFailed`."""
+        limit_cpu(request.cpu_s)
+        yield Accepted()
+        try:
+            match request:
+                case Decode():
+                    yield from decode(request)
+                case Read():
+                    yield from self._read(request)
+                case _:
+                    assert_never(request)
+        except EngineError as error:
+            yield MediaFailed(media=request.media, code=error.code, message=error.message)
+        except MemoryError:
+            yield MediaFailed(
+                media=request.media,
+                code=EngineCode.MEDIA_TOO_BIG,
+                message="The picture needs more memory than a decoder may use.",
+            )
+        except Exception as error:
+            # The border of the process: the type goes to the operator, nothing to the sender.
+            print(f"perception worker: {type(error).__name__}", file=sys.stderr, flush=True)
+            yield MediaFailed(
+                media=request.media,
+                code=EngineCode.INTERNAL,
+                message="The picture could not be looked at.",
+            )
+
+    def _read(self, request: Read) -> Iterator[Answer]:
+        began = time.perf_counter()
+        timings: dict[str, float] = {}
+        # onnxruntime and OpenCV take half a second to load, which only reading needs.
+        import numpy as np
+
+        from engine.perception.ocr import TextReader
+
+        if self._reader is None:
+            self._reader = TextReader(
+                threads=self._ocr_threads,
+                side_px=self._ocr_side_px,
+                batch=self._ocr_batch,
+                min_score=self._ocr_min_score,
+            )
+            timings["ocr_load"] = time.perf_counter() - began
+        source = request.pixels
+        pixels = np.memmap(
+            source.path, dtype=np.uint8, mode="r", shape=(source.height, source.width, 3)
+        )
+        pieces = self._reader.find(pixels)
+        timings["text_found"] = time.perf_counter() - began
+        media, count = request.media, 0
+        yield Progress(media=media, stage="ocr", done=0, total=len(pieces))
+        sheet = LabSheetReader(media)
+        for done, read in self._reader.read(pieces):
+            for piece in read:
+                timings.setdefault("first_text", time.perf_counter() - began)
+                count += 1
+                box = piece.box
+                row = TextRow(
+                    media=media,
+                    id=f"{media}.text.{count}",
+                    box=Box(box.x0, box.y0, box.width, box.height),
+                    text=piece.text,
+                    score=piece.score,
+                )
+                yield row
+                yield from sheet.feed(row)
+            yield Progress(media=media, stage="ocr", done=done, total=len(pieces))
+        yield from sheet.finish()
+        timings["ocr"] = time.perf_counter() - began
+        yield Finished(timings=timings)
+
+
+def decode(request: Decode) -> Iterator[Answer]:
+    """Identify, announce, draft, decode; the pixels are handed on before the big levels."""
+    began = time.perf_counter()
+    timings: dict[str, float] = {}
+
+    def passed(name: str) -> None:
+        timings.setdefault(name, time.perf_counter() - began)
+
+    # Pillow, its plug-ins and magika stay out of the process that only reads text.
+    from engine.perception.detect import identify, is_declared_wrongly
+    from engine.perception.levels import Pyramid
+    from engine.perception.picture import Source
+
+    kind = identify(request.path, max_bytes=request.max_bytes, max_pixels=request.max_pixels)
+    passed("detected")
+    yield Detected(
+        media=request.media,
+        media_type=kind.media_type,
+        width=kind.width,
+        height=kind.height,
+        orientation=kind.orientation,
+        mismatch=is_declared_wrongly(request.declared_type, kind.media_type),
+    )
+    source = Source(request.path, kind)
+    pyramid = Pyramid(request.media, source, request.derived_dir)
+    for level in pyramid.early():
+        passed("first_level")
+        yield level
+    picture = source.pixels()
+    passed("decoded")
+    raw = Path(request.derived_dir) / PIXELS_NAME
+    raw.write_bytes(picture.tobytes())
+    yield PixelsReady(pixels=Pixels(path=str(raw), width=picture.width, height=picture.height))
+    for level in pyramid.rest(picture):
+        passed("first_level")
+        yield level
+    passed("levels")
+    yield Finished(timings=timings)
+
+
+def warm_up(role: str) -> None:
+    """Load what the first request would wait for."""
+    if role == "decode":
+        from PIL import Image
+
+        from engine.perception import detect, levels, picture
+
+        Image.init()
+        _ = (detect, levels, picture)
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Let an allocation beyond the limit fail; macOS knows the limit but refuses to set it."""
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+    except (OSError, ValueError):
+        print("perception worker: no memory limit on this system", file=sys.stderr, flush=True)
+
+
+def limit_cpu(more_s: int) -> None:
+    """End the process by signal when it burns more than `more_s` of CPU time from now on.
+
+    The parent's own clock is shorter; this one ends a worker whose parent was killed.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(used.ru_utime + used.ru_stime) + more_s
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def main() -> None:
+    """Serve stdin until it ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--role", choices=("decode", "read"), required=True)
+    parser.add_argument("--memory-bytes", type=int, required=True)
+    parser.add_argument("--ocr-threads", type=int, required=True)
+    parser.add_argument("--ocr-side-px", type=int, required=True)
+    parser.add_argument("--ocr-batch", type=int, required=True)
+    parser.add_argument("--ocr-min-score", type=float, required=True)
+    options = parser.parse_args()
+    limit_memory(options.memory_bytes)
+    # Libraries that print must not break the frames: their stdout becomes stderr.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    warm_up(options.role)
+    worker = Worker(
+        ocr_threads=options.ocr_threads,
+        ocr_side_px=options.ocr_side_px,
+        ocr_batch=options.ocr_batch,
+        ocr_min_score=options.ocr_min_score,
+    )
+    worker.serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The things that messages speak of: people, places in a picture, marks, rows that were read.
+
+Coordinates are pixels of the picture after its orientation was applied, continuous, origin at
+the outer corner of the first pixel, x to the right and y down; they are never screen pixels.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
+"""An identifier made by a client or the server; safe in a URL and in a file name."""
+
+Label = Annotated[str, Meta(max_length=1_000)]
+LongText = Annotated[str, Meta(max_length=16_000)]
+Coordinate = Annotated[float, Meta(ge=-1e6, le=1e6)]
+Extent = Annotated[float, Meta(ge=0, le=1e6)]
+Role = Literal["chair", "member", "observer", "camera", "auditor"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of everything nested in messages; unknown fields are passed over."""
+
+
+class Actor(Part, frozen=True, kw_only=True):
+    """Who did something: a person, the model, or the server itself."""
+
+    id: str
+    name: str
+    department: str = ""
+    kind: Literal["person", "model", "system"] = "person"
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """A place in a picture; on the wire `[x, y]`."""
+
+    x: Coordinate
+    y: Coordinate
+
+
+class Rectangle(Part, tag="rectangle", tag_field="type", frozen=True, kw_only=True):
+    """Upright; `x`, `y` are its corner nearest the origin."""
+
+    x: Coordinate
+    y: Coordinate
+    width: Extent
+    height: Extent
+
+
+class Ellipse(Part, tag="ellipse", tag_field="type", frozen=True, kw_only=True):
+    """Upright, given by the rectangle around it."""
+
+    x: Coordinate
+    y: Coordinate
+    width: Extent
+    height: Extent
+
+
+class PointMark(Part, tag="point", tag_field="type", frozen=True, kw_only=True):
+    """One place."""
+
+    x: Coordinate
+    y: Coordinate
+
+
+class Polyline(Part, tag="polyline", tag_field="type", frozen=True, kw_only=True):
+    """An open line, freehand strokes included."""
+
+    points: Annotated[tuple[Point, ...], Meta(min_length=2, max_length=5_000)]
+
+
+class Polygon(Part, tag="polygon", tag_field="type", frozen=True, kw_only=True):
+    """A closed line; the last point is joined to the first."""
+
+    points: Annotated[tuple[Point, ...], Meta(min_length=3, max_length=5_000)]
+
+
+Shape = Rectangle | Ellipse | PointMark | Polyline | Polygon
+
+
+class Target(Part, frozen=True, kw_only=True):
+    """What a mark or comment is about; `pts_us` is null for a still picture."""
+
+    asset: Id
+    frame: int = 0
+    pts_us: int | None = None
+
+
+class Annotation(Part, frozen=True, kw_only=True):
+    """A mark on a picture. `severity` colours it; `observation` names the row it came from."""
+
+    id: Id
+    target: Target
+    shape: Shape
+    label: Label = ""
+    severity: Literal["note", "warning", "critical"] = "note"
+    observation: str | None = None
+
+
+class Row(Part, tag_field="type", frozen=True, kw_only=True):
+    """Base of what perception read."""
+
+
+class TextRow(Row, tag="text", frozen=True, kw_only=True):
+    """One piece of text; `score` is the recogniser's, 0 to 1."""
+
+    id: str
+    box: Rectangle
+    text: str
+    score: float
+
+
+class LabRow(Row, tag="lab", frozen=True, kw_only=True):
+    """One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`."""
+
+    id: str
+    box: Rectangle
+    analyte: str
+    value: str
+    unit: str
+    range: str
+    flag: Literal["low", "normal", "high", "abnormal", "unknown"]
+    number: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cells: dict[str, Rectangle] = {}
+    score: float = 1.0
+
+
+ObservedRow = TextRow | LabRow
+
+
+class Level(Part, frozen=True, kw_only=True):
+    """One resolution that can be fetched; `level` is its longer side, 0 for full resolution."""
+
+    level: int
+    width: int
+    height: int
+    media_type: str
+
+
+class Span(Part, frozen=True, kw_only=True):
+    """A part `[start, end)` of an answer, in code points."""
+
+    start: int
+    end: int
+    kind: Literal["number", "unit", "entity", "out_of_range"]
+
+
+class SpanLink(Part, frozen=True, kw_only=True):
+    """Ties a part of an answer to the place that it speaks of."""
+
+    start: int
+    end: int
+    asset: str
+    observation: str
+    box: Rectangle

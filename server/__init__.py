@@ -1,0 +1,1 @@
+"""The house itself: connections, rooms, the room log, brokers, auth, metrics, command line."""

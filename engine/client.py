@@ -1,0 +1,358 @@
+"""The engine as the web process sees it: the same contract, in a process that may die.
+
+Imports no torch. `EngineClient` starts the engine's process, or connects to one that another
+web process started, and brings it back when it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from engine import wire
+from engine.api import (
+    Completed,
+    EngineCode,
+    EngineError,
+    Health,
+    Media,
+    MediaFailed,
+    Observation,
+    Stats,
+    Turn,
+    TurnCancelled,
+    TurnDone,
+    TurnEvent,
+    TurnFailed,
+)
+from engine.settings import EngineSettings, default_models_cache
+
+__all__ = ["EngineClient", "EngineSettings", "default_models_cache"]
+
+log = logging.getLogger(__name__)
+
+FIRST_BACK_OFF_S = 0.25
+LONGEST_BACK_OFF_S = 10.0
+HEALTH_TIMEOUT_S = 6.0
+STOP_TIMEOUT_S = 5.0
+LOST = "The engine was lost; it is being restarted."
+
+
+class EngineClient:
+    """An `Engine` in another process.
+
+    With `settings` the process is this client's own: started, restarted with back-off, ended by
+    `stop`. Without, the client connects to whatever listens on `socket`. Requests that come while
+    the engine is away wait for it up to `ready_timeout_s`. `on_stage` gets the stages of each
+    start-up, for a progress display.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        settings: EngineSettings | None = None,
+        *,
+        ready_timeout_s: float = 30.0,
+        on_stage: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        self._socket = socket
+        self._settings = settings
+        self._ready_timeout_s = ready_timeout_s
+        self._on_stage = on_stage
+        self._link: _Link | None = None
+        self._is_up = asyncio.Event()
+        self._detail = "the engine was not started"
+        self._keeper: asyncio.Task[None] | None = None
+        self.pid: int | None = None
+
+    async def start(self) -> None:
+        """Begin to bring the engine up and return at once; see `wait_ready`."""
+        self._keeper = asyncio.create_task(self._keep(), name="engine-keeper")
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Return when the model answers; raises `EngineError` when it does not in time."""
+        await self._reach(timeout_s)
+
+    async def stop(self) -> None:
+        """End the process if it is ours; every open turn and media item fails."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    async def submit(self, turn: Turn) -> AsyncIterator[TurnEvent]:
+        """See `engine.api.Engine.submit`."""
+        try:
+            link = await self._reach(self._ready_timeout_s)
+            with link.stream() as stream:
+                await stream.send(wire.Submit(stream.call, turn))
+                async for reply in stream:
+                    assert isinstance(reply, wire.Event), "a turn is answered by its events"
+                    stream.is_over = isinstance(reply.event, TurnDone | TurnCancelled | TurnFailed)
+                    yield reply.event
+                    if stream.is_over:
+                        return
+        except EngineError as error:
+            yield TurnFailed(turn=turn.id, code=error.code, message=error.message)
+
+    async def open(self, media: Media) -> AsyncIterator[Observation]:
+        """See `engine.api.Engine.open`."""
+        try:
+            link = await self._reach(self._ready_timeout_s)
+            with link.stream() as stream:
+                await stream.send(wire.Open(stream.call, media))
+                async for reply in stream:
+                    assert isinstance(reply, wire.Observed), "media is answered by observations"
+                    stream.is_over = isinstance(reply.observation, Completed | MediaFailed)
+                    yield reply.observation
+                    if stream.is_over:
+                        return
+        except EngineError as error:
+            yield MediaFailed(media=media.id, code=error.code, message=error.message)
+
+    async def cancel(self, turn: str) -> bool:
+        """See `engine.api.Engine.cancel`; a turn of a lost engine has ended already."""
+        if self._link is None:
+            return False
+        reply = await self._link.ask(lambda call: wire.Cancel(call, turn))
+        return isinstance(reply, wire.Answered) and reply.found
+
+    async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
+        """See `engine.api.Engine.feed`; raises `EngineError` when the engine is away."""
+        await self._now().ask(lambda call: wire.Feed(call, media, chunk, pts_us))
+
+    async def close(self, media: str) -> None:
+        """See `engine.api.Engine.close`; media of a lost engine is closed already."""
+        if self._link is not None:
+            await self._link.ask(lambda call: wire.Close(call, media))
+
+    async def prefetch(self, session: str) -> None:
+        """See `engine.api.Engine.prefetch`; a lost engine has nothing to bring near."""
+        if self._link is not None:
+            await self._link.ask(lambda call: wire.Prefetch(call, session))
+
+    async def drop(self, session: str) -> None:
+        """See `engine.api.Engine.drop`; a lost engine has forgotten everything."""
+        if self._link is not None:
+            await self._link.ask(lambda call: wire.Drop(call, session))
+
+    async def health(self) -> Health:
+        """See `engine.api.Engine.health`; does not wait for an engine that is starting."""
+        link = self._now()
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S):
+                reply = await link.ask(wire.AskHealth)
+        except TimeoutError:
+            raise EngineError(EngineCode.ENGINE_LOST, "The engine does not answer.") from None
+        assert isinstance(reply, wire.IsHealthy)
+        return reply.health
+
+    async def stats(self) -> Stats:
+        """See `engine.api.Engine.stats`; raises `EngineError` when the engine is away."""
+        reply = await self._now().ask(wire.AskStats)
+        assert isinstance(reply, wire.HasStats)
+        return reply.stats
+
+    # -- the process ----------------------------------------------------------------------------
+
+    def _now(self) -> _Link:
+        if self._link is None:
+            raise EngineError(EngineCode.ENGINE_LOST, f"The engine is away: {self._detail}.")
+        return self._link
+
+    async def _reach(self, timeout_s: float) -> _Link:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._link is None:
+                    await self._is_up.wait()
+        except TimeoutError:
+            return self._now()
+        return self._link
+
+    async def _keep(self) -> None:
+        """Bring the engine up again whenever it is lost, ever more slowly while it fails."""
+        back_off_s = FIRST_BACK_OFF_S
+        while True:
+            process = await self._spawn() if self._settings is not None else None
+            try:
+                if process is None or await self._started(process):
+                    was_up = await self._use()
+                    back_off_s = FIRST_BACK_OFF_S if was_up else back_off_s
+            finally:
+                self.pid = None
+                if process is not None:
+                    await _end(process)
+            log.warning("engine away (%s), next try in %.2f s", self._detail, back_off_s)
+            await asyncio.sleep(back_off_s)
+            back_off_s = min(back_off_s * 2, LONGEST_BACK_OFF_S)
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        package = str(Path(__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "engine.process", "--socket", str(self._socket)]
+        command += ["--settings", msgspec.json.encode(self._settings).decode()]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self.pid = process.pid
+        return process
+
+    async def _started(self, process: asyncio.subprocess.Process) -> bool:
+        """Follow the start-up to its end; False when the process did not become ready."""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            try:
+                stage = msgspec.json.decode(line, type=wire.StartUp)
+            except msgspec.DecodeError:
+                # A library printed something.
+                continue
+            match stage:
+                case wire.Stage(name=name):
+                    self._detail = f"starting, {name}"
+                    self._on_stage(name)
+                case wire.Ready():
+                    self._on_stage("ready")
+                    return True
+                case wire.StartFailed(message=message):
+                    self._detail = message
+                    return False
+        self._detail = "it ended before it was ready"
+        return False
+
+    async def _use(self) -> bool:
+        """Connect and stay connected until the engine is lost; False when it was not there."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+        except OSError as error:
+            self._detail = f"nothing listens on {self._socket} ({error.strerror})"
+            return False
+        link = _Link(writer)
+        self._link = link
+        self._is_up.set()
+        try:
+            await link.read_until_lost(reader)
+        finally:
+            self._link = None
+            self._is_up.clear()
+            self._detail = "its process ended"
+            link.lose()
+        return True
+
+
+class _Link:
+    """One connection to the engine: calls by number, each with its own queue of replies."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        # A turn has a few events a token and media a few thousand rows, so a queue is bounded
+        # by what one request can make.
+        self._replies: dict[int, asyncio.Queue[wire.Reply | None]] = {}
+        self._is_lost = False
+
+    def stream(self) -> _Stream:
+        """Return a new call; use it as a context, which abandons it when it is left early."""
+        return _Stream(self, next(self._numbers))
+
+    async def ask(self, request: Callable[[int], wire.Request]) -> wire.Reply:
+        """Send one request and return its one reply; raises `EngineError`."""
+        with self.stream() as stream:
+            await stream.send(request(stream.call))
+            reply = await anext(stream)
+            stream.is_over = True
+            return reply
+
+    async def send(self, request: wire.Request) -> None:
+        try:
+            data = wire.frame(request)
+        except ValueError:
+            message = "The request is too big for the engine."
+            raise EngineError(EngineCode.CONTEXT_FULL, message) from None
+        # What cannot be written is told to every call by the reader.
+        with suppress(ConnectionError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    def enter(self, call: int) -> asyncio.Queue[wire.Reply | None]:
+        replies: asyncio.Queue[wire.Reply | None] = asyncio.Queue()
+        self._replies[call] = replies
+        if self._is_lost:
+            replies.put_nowait(None)
+        return replies
+
+    def leave(self, call: int, *, abandon: bool) -> None:
+        del self._replies[call]
+        if abandon and not self._is_lost:
+            self._writer.write(wire.frame(wire.Abandon(call)))
+
+    async def read_until_lost(self, reader: asyncio.StreamReader) -> None:
+        while (body := await wire.read_frame(reader)) is not None:
+            reply = wire.replies.decode(body)
+            if replies := self._replies.get(reply.call):
+                replies.put_nowait(reply)
+
+    def lose(self) -> None:
+        """Tell every open call that the engine is gone."""
+        self._is_lost = True
+        self._writer.close()
+        for replies in self._replies.values():
+            replies.put_nowait(None)
+
+
+class _Stream:
+    """The replies to one call; ends with `EngineError` when the engine refuses or is lost."""
+
+    def __init__(self, link: _Link, call: int) -> None:
+        self.call = call
+        self.is_over = False
+        self._link = link
+
+    def __enter__(self) -> _Stream:
+        self._replies = self._link.enter(self.call)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._link.leave(self.call, abandon=not self.is_over)
+
+    def __aiter__(self) -> _Stream:
+        return self
+
+    async def __anext__(self) -> wire.Reply:
+        reply = await self._replies.get()
+        if reply is None:
+            self.is_over = True
+            raise EngineError(EngineCode.ENGINE_LOST, LOST)
+        if isinstance(reply, wire.Refused):
+            self.is_over = True
+            raise EngineError(reply.code, reply.message)
+        return reply
+
+    async def send(self, request: wire.Request) -> None:
+        await self._link.send(request)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close the pipe the process lives on, and kill it when it does not go."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        log.warning("the engine did not stop in %.0f s and is killed", STOP_TIMEOUT_S)
+        process.kill()
+        await process.wait()

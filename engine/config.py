@@ -1,0 +1,51 @@
+"""What the engine may use and how it runs, validated when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """Settings of one engine; sizes in bytes, lengths in tokens.
+
+    `model` is a folder or a hub id. `threads` are torch's own (0: torch decides). `languages`
+    are ISO 639-1 codes the model knows; `None` takes what the model folder says of itself and,
+    when it says nothing, believes that the model knows every language.
+    """
+
+    model: str
+    dtype: Literal["bf16", "fp32"] = "bf16"
+    device: str = "cpu"
+    threads: int = 2
+    languages: tuple[str, ...] | None = None
+    # Turns that hold a slot and decode together, and turns that may wait for one.
+    max_batch: int = 32
+    max_waiting: int = 256
+    # Tokens that one forward step may take: an idle engine prefills in windows of this size.
+    max_step_tokens: int = 512
+    # 0 takes what the model was made for.
+    max_context: int = 0
+    max_new_tokens: int = 2048
+    kv_budget_bytes: int = 2 << 30
+    # Finished sessions whose tokens are remembered; their KV is evicted by bytes before that.
+    max_sessions: int = 4096
+    # A client's screen shows no more than one change a frame; below this deltas are gathered.
+    delta_interval_s: float = 0.03
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model must name a folder or a hub id")
+        if self.dtype not in ("bf16", "fp32"):
+            raise ValueError(f"dtype must be bf16 or fp32, not {self.dtype!r}")
+        for name in ("max_batch", "max_waiting", "max_step_tokens", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.max_step_tokens < self.max_batch:
+            raise ValueError("max_step_tokens must hold one token of each of max_batch turns")
+        for name in ("threads", "max_context", "delta_interval_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
+        if self.kv_budget_bytes < 1 or self.max_sessions < self.max_batch:
+            raise ValueError("kv_budget_bytes must be positive and max_sessions >= max_batch")

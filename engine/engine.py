@@ -1,0 +1,182 @@
+"""The engine in this process: the loop's turns and perception's media behind the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from engine.api import (
+    EngineCode,
+    EngineError,
+    Health,
+    Media,
+    MediaFailed,
+    Observation,
+    Stats,
+    Turn,
+    TurnCancelled,
+    TurnDone,
+    TurnEvent,
+    TurnFailed,
+)
+from engine.config import EngineConfig
+from engine.language import is_known
+from engine.loop import Loop
+from engine.models.loaded import LoadedModel
+
+# A probe waits for the step in progress and computes one token; longer means it hangs.
+PROBE_TIMEOUT_S = 5.0
+TERMINAL = (TurnDone, TurnCancelled, TurnFailed)
+
+
+class Sees(Protocol):
+    """What the engine needs of perception (`engine.perception.service.Perception`)."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def open(self, media: Media) -> AsyncIterator[Observation]: ...
+    async def feed(self, media: str, chunk: bytes, pts_us: int) -> None: ...
+    async def close(self, media: str) -> None: ...
+    def stats(self) -> Stats: ...
+
+
+class LocalEngine:
+    """An `Engine` whose model runs in a thread of this process."""
+
+    def __init__(self, config: EngineConfig, model: LoadedModel, sees: Sees | None = None) -> None:
+        self._config = config
+        self._model = model
+        self._sees = sees
+        self._loop = Loop(config, model)
+
+    @classmethod
+    async def load(
+        cls,
+        config: EngineConfig,
+        sees: Sees | None = None,
+        progress: Callable[[str], None] = lambda stage: None,
+    ) -> LocalEngine:
+        """Load the model in a thread and return an engine that is not started yet."""
+        model = await asyncio.to_thread(LoadedModel.load, config, progress)
+        return cls(config, model, sees)
+
+    async def start(self) -> None:
+        """Begin to answer; call once."""
+        self._loop.start()
+        if self._sees is not None:
+            await self._sees.start()
+
+    async def stop(self) -> None:
+        """End every turn and media item with its terminal event."""
+        await asyncio.to_thread(self._loop.stop)
+        if self._sees is not None:
+            await self._sees.stop()
+
+    async def submit(self, turn: Turn) -> AsyncIterator[TurnEvent]:
+        """See `engine.api.Engine.submit`."""
+        if refusal := self._refusal(turn):
+            yield refusal
+            return
+        here = asyncio.get_running_loop()
+        # Bounded by `max_new_tokens`: a turn has at most a few events a token.
+        events: asyncio.Queue[TurnEvent] = asyncio.Queue()
+
+        def emit(event: TurnEvent) -> None:
+            here.call_soon_threadsafe(events.put_nowait, event)
+
+        try:
+            self._loop.submit(turn, emit)
+        except EngineError as error:
+            yield TurnFailed(turn=turn.id, code=error.code, message=error.message)
+            return
+        try:
+            while True:
+                event = await events.get()
+                yield event
+                if isinstance(event, TERMINAL):
+                    return
+        finally:
+            self._loop.cancel(turn.id)
+
+    async def cancel(self, turn: str) -> bool:
+        """See `engine.api.Engine.cancel`."""
+        return self._loop.cancel(turn)
+
+    async def open(self, media: Media) -> AsyncIterator[Observation]:
+        """See `engine.api.Engine.open`."""
+        if self._sees is None:
+            yield MediaFailed(
+                media=media.id,
+                code=EngineCode.MEDIA_UNSUPPORTED,
+                message="This engine runs without perception.",
+            )
+            return
+        async for observation in self._sees.open(media):
+            yield observation
+
+    async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
+        """See `engine.api.Engine.feed`."""
+        if self._sees is not None:
+            await self._sees.feed(media, chunk, pts_us)
+
+    async def close(self, media: str) -> None:
+        """See `engine.api.Engine.close`."""
+        if self._sees is not None:
+            await self._sees.close(media)
+
+    async def prefetch(self, session: str) -> None:
+        """Make the session's KV the last to be evicted; it is in memory or nowhere."""
+        self._loop.touch(session)
+
+    async def drop(self, session: str) -> None:
+        """See `engine.api.Engine.drop`."""
+        self._loop.drop(session)
+
+    async def health(self) -> Health:
+        """Let the model compute one token; raises `EngineError` when it does not in time."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                answers = await asyncio.wrap_future(self._loop.probe())
+        except TimeoutError:
+            raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+        return Health(
+            ready=answers,
+            model=self._model.name,
+            detail="the model answers" if answers else "the model computes no finite numbers",
+            dtype=self._config.dtype,
+            device=self._config.device,
+        )
+
+    async def stats(self) -> Stats:
+        """See `engine.api.Engine.stats`."""
+        mind = self._loop.stats()
+        if self._sees is None:
+            return mind
+        eyes = self._sees.stats()
+        return Stats(
+            gauges={**mind.gauges, **eyes.gauges}, counters={**mind.counters, **eyes.counters}
+        )
+
+    def _refusal(self, turn: Turn) -> TurnFailed | None:
+        """Return why a turn cannot be run at all, before it takes a place."""
+        if not turn.messages:
+            return TurnFailed(
+                turn=turn.id, code=EngineCode.INTERNAL, message="The turn has no question."
+            )
+        if not 1 <= turn.max_new_tokens <= self._config.max_new_tokens:
+            return TurnFailed(
+                turn=turn.id,
+                code=EngineCode.INTERNAL,
+                message=f"max_new_tokens must be 1 to {self._config.max_new_tokens}.",
+            )
+        question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
+        if not is_known(question, self._model.languages):
+            known = ", ".join(self._model.languages or ())
+            return TurnFailed(
+                turn=turn.id,
+                code=EngineCode.LANGUAGE_UNSUPPORTED,
+                message=f"The loaded model knows only: {known}. "
+                "Choose a model for this language with the setting --model.",
+            )
+        return None

@@ -1,0 +1,146 @@
+"""The KV of one session in one contiguous tensor, and the budget that all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+# Capacities are multiples of this, so that a few more tokens do not mean another copy.
+GRAIN = 256
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """How one token's keys and values are laid out in every layer."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that one token takes in all layers, keys and values together."""
+        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+
+    def allocate(self, capacity: int) -> torch.Tensor:
+        """Return an unwritten tensor [layers, 2, heads, capacity, head_dim]."""
+        shape = (self.layers, 2, self.heads, capacity, self.head_dim)
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+
+class Context:
+    """One session's KV: `tokens` are those whose keys and values are written, in order."""
+
+    def __init__(self, shape: KVShape) -> None:
+        self.shape = shape
+        self.tokens: list[int] = []
+        self.store: torch.Tensor | None = None
+        self.capacity = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens written so far."""
+        return len(self.tokens)
+
+    @property
+    def bytes(self) -> int:
+        """What the context takes from the budget."""
+        return self.capacity * self.shape.token_bytes
+
+    def crop(self, length: int) -> None:
+        """Forget every token from `length` on; their slots are written again."""
+        del self.tokens[length:]
+
+    def resize(self, capacity: int) -> None:
+        """Grow to `capacity` tokens, keeping what is written."""
+        grown = self.shape.allocate(capacity)
+        if self.store is not None and self.tokens:
+            grown[:, :, :, : self.length] = self.store[:, :, :, : self.length]
+        self.store, self.capacity = grown, capacity
+
+    def release(self) -> None:
+        """Give the memory back; the session's next turn computes everything again."""
+        self.tokens.clear()
+        self.store, self.capacity = None, 0
+
+
+def common_prefix(left: list[int], right: list[int]) -> int:
+    """Return how many tokens both lists begin with."""
+    limit = min(len(left), len(right))
+    if left[:limit] == right[:limit]:
+        return limit
+    return next(i for i in range(limit) if left[i] != right[i])
+
+
+class Budget:
+    """Bytes of KV over all sessions; under pressure the least recently used idle one goes.
+
+    Memory is reserved before it is allocated, so the peak stays below the limit.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.evictions = 0
+        # Insertion order is the order of last use.
+        self._contexts: dict[str, Context] = {}
+        self._busy: set[str] = set()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes allocated now."""
+        return sum(context.bytes for context in self._contexts.values())
+
+    def could_ever_fit(self, tokens: int, shape: KVShape) -> bool:
+        """Whether a context of so many tokens fits when nothing else is kept."""
+        return _rounded(tokens) * shape.token_bytes <= self.limit_bytes
+
+    def reserve(self, session: str, context: Context, tokens: int) -> bool:
+        """Make room for `tokens` and mark the session busy; False when busy ones hold it all."""
+        capacity = max(_rounded(tokens), context.capacity)
+        growing = capacity > context.capacity
+        self._contexts.pop(session, None)
+        wanted = capacity * context.shape.token_bytes
+        # While a context grows the old and the new tensor exist together.
+        peak = wanted + (context.bytes if growing else 0)
+        if not self._make_room(peak) and growing and context.capacity:
+            context.release()
+            peak = wanted
+        fits = self._make_room(peak)
+        if fits and growing:
+            context.resize(capacity)
+        self._contexts[session] = context
+        if fits:
+            self._busy.add(session)
+        return fits
+
+    def settle(self, session: str) -> None:
+        """Mark the session idle and most recently used."""
+        self._busy.discard(session)
+        self.touch(session)
+
+    def touch(self, session: str) -> None:
+        """Make the session the last to be evicted."""
+        if context := self._contexts.pop(session, None):
+            self._contexts[session] = context
+
+    def forget(self, session: str) -> None:
+        """Drop a session's KV and its entry."""
+        self._busy.discard(session)
+        if context := self._contexts.pop(session, None):
+            context.release()
+
+    def _make_room(self, wanted_bytes: int) -> bool:
+        for session in list(self._contexts):
+            if self.used_bytes + wanted_bytes <= self.limit_bytes:
+                break
+            if session not in self._busy and self._contexts[session].capacity:
+                self._contexts.pop(session).release()
+                self.evictions += 1
+        return self.used_bytes + wanted_bytes <= self.limit_bytes
+
+
+def _rounded(tokens: int) -> int:
+    return -(-tokens // GRAIN) * GRAIN

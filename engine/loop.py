@@ -1,0 +1,372 @@
+"""The batching loop: one thread that owns the model, the sessions and their KV."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import torch
+
+from engine.api import (
+    EngineCode,
+    EngineError,
+    Stats,
+    Turn,
+    TurnCancelled,
+    TurnDone,
+    TurnEvent,
+    TurnFailed,
+    TurnStarted,
+)
+from engine.config import EngineConfig
+from engine.kv.context import Budget, Context, common_prefix
+from engine.models.backend import Segment
+from engine.models.loaded import LoadedModel
+from engine.models.sampling import Sampling, choose
+from engine.prompt import Prompt, PromptTooLong
+from engine.scheduler import Scheduler, Slice
+from engine.sequence import Sequence, Session, State
+from engine.text.answer import AnswerText
+
+log = logging.getLogger(__name__)
+
+# An answer gets at least what was asked for, but never more than this part of the context.
+ANSWER_SHARE = 4
+
+
+class Loop:
+    """Runs turns step by step. Its methods may be called from any thread."""
+
+    def __init__(self, config: EngineConfig, model: LoadedModel) -> None:
+        self._config = config
+        self._model = model
+        self._scheduler = Scheduler(config.max_batch, config.max_waiting, config.max_step_tokens)
+        self._budget = Budget(config.kv_budget_bytes)
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
+        self._intake: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._live: dict[str, Sequence] = {}
+        self._counters: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
+        limit = model.backend.max_context
+        self.max_context = min(limit, config.max_context or limit)
+
+    # -- called from outside --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to run; call once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End every turn with `engine_lost` and wait for the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    def submit(self, turn: Turn, emit: Callable[[TurnEvent], None]) -> None:
+        """Queue a turn. `emit` is called from the loop's thread, last with a terminal event.
+
+        Raises `EngineError` when the turn is refused; then `emit` is never called.
+        """
+        sampling = Sampling(turn.temperature, turn.top_p, turn.seed)
+        sequence = Sequence(turn, emit, time.monotonic(), sampling)
+        with self._wake:
+            if self._stopping:
+                raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
+            if turn.id in self._live:
+                raise EngineError(EngineCode.INTERNAL, "A turn of this id is running already.")
+            if len(self._live) >= self._config.max_waiting + self._config.max_batch:
+                self._count("turns_overloaded")
+                raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
+            self._live[turn.id] = sequence
+        self._call(lambda: self._take_in(sequence))
+
+    def cancel(self, turn: str) -> bool:
+        """End a turn before the next step; False when it is not running."""
+        with self._wake:
+            sequence = self._live.get(turn)
+            if sequence is None or sequence.is_cancelled:
+                return False
+            sequence.is_cancelled = True
+            self._wake.notify()
+        return True
+
+    def drop(self, session: str) -> None:
+        """Forget a session; one that is answering is forgotten when it has ended."""
+        self._call(lambda: self._drop(session))
+
+    def touch(self, session: str) -> None:
+        """Make a session's KV the last to be evicted."""
+        self._call(lambda: self._touch(session))
+
+    def probe(self) -> Future[bool]:
+        """Ask the model for one token, between two steps."""
+        future: Future[bool] = Future()
+        self._call(lambda: future.set_result(self._model.backend.answers()))
+        return future
+
+    def stats(self) -> Stats:
+        """Return counters and gauges; a snapshot that may be one step old."""
+        gauges = {
+            "turns_running": float(len(self._scheduler.running)),
+            "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
+            "sessions": float(len(self._sessions)),
+            "kv_bytes": float(self._budget.used_bytes),
+            "kv_budget_bytes": float(self._budget.limit_bytes),
+        }
+        return Stats(gauges=gauges, counters=dict(self._counters))
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        torch.set_num_threads(self._config.threads or torch.get_num_threads())
+        while not self._stopping:
+            self._take_calls()
+            self._end_cancelled()
+            self._scheduler.admit(self._start)
+            if step := self._scheduler.schedule():
+                self._step(step)
+            else:
+                with self._wake:
+                    if not self._has_work():
+                        self._wake.wait()
+        self._take_calls()
+        for sequence in list(self._scheduler):
+            self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")
+
+    def _has_work(self) -> bool:
+        return bool(
+            self._intake
+            or self._stopping
+            or self._scheduler.running
+            or any(sequence.is_cancelled for sequence in self._live.values())
+        )
+
+    def _step(self, step: list[Slice]) -> None:
+        began = time.monotonic()
+        segments = [Segment(s.sequence.context, s.tokens, s.samples) for s in step]
+        try:
+            logits = self._model.backend.run(segments)
+        # Whatever the model raises concerns the turns of this step, never the engine.
+        except Exception:
+            log.exception("a step of %d turns failed", len(step))
+            for part in step:
+                # What is written of their KV is unknown.
+                part.sequence.context.release()
+                self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
+            return
+        now = time.monotonic()
+        self._count("steps")
+        self._count("step_seconds", now - began)
+        row = 0
+        for part in step:
+            if part.sequence.state is State.PREFILL:
+                self._count("tokens_prefilled", len(part.tokens))
+            if part.samples:
+                self._settle(part.sequence, logits[row], now)
+                row += 1
+
+    def _settle(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
+        """Choose the sequence's next token and show what can be shown."""
+        answer = sequence.answer
+        assert answer is not None, "an admitted sequence has an answer"
+        token = choose(logits, sequence.sampling, sequence.context.length)
+        if sequence.state is State.PREFILL:
+            sequence.state, sequence.first_token_at = State.DECODE, now
+        if token in self._model.end_tokens:
+            self._finish(sequence, "stop", now)
+            return
+        sequence.made.append(token)
+        self._count("tokens_generated")
+        answer.push(token)
+        if answer.stopped:
+            self._finish(sequence, "stop", now)
+        elif (
+            len(sequence.made) >= sequence.turn.max_new_tokens
+            or sequence.context.length + 1 >= self.max_context
+        ):
+            self._finish(sequence, "length", now)
+        elif now - sequence.shown_at >= self._config.delta_interval_s:
+            sequence.shown_at = now
+            for event in answer.take():
+                sequence.emit(event)
+
+    # -- the ends of a turn ---------------------------------------------------------------------
+
+    def _finish(self, sequence: Sequence, finish: str, now: float) -> None:
+        answer = sequence.answer
+        assert answer is not None and finish in ("stop", "length")
+        for event in answer.take(final=True):
+            sequence.emit(event)
+        self._count(f"turns_done_{finish}")
+        self._end(
+            sequence,
+            TurnDone(
+                turn=sequence.turn.id,
+                text=answer.text,
+                token_ids=tuple(sequence.made),
+                finish="stop" if finish == "stop" else "length",
+                prompt_tokens=len(sequence.prompt_tokens),
+                cached_tokens=sequence.cached_tokens,
+                timings={
+                    "queued": sequence.started_at - sequence.submitted_at,
+                    "first_token": sequence.first_token_at - sequence.submitted_at,
+                    "total": now - sequence.submitted_at,
+                },
+            ),
+        )
+
+    def _fail(self, sequence: Sequence, code: EngineCode, message: str) -> None:
+        self._count(f"turns_failed_{code.value}")
+        self._end(sequence, TurnFailed(turn=sequence.turn.id, code=code, message=message))
+
+    def _end_cancelled(self) -> None:
+        for sequence in self._scheduler:
+            if sequence.is_cancelled:
+                if sequence.answer is not None:
+                    for event in sequence.answer.cut():
+                        sequence.emit(event)
+                self._count("turns_cancelled")
+                turn = sequence.turn.id
+                self._end(sequence, TurnCancelled(turn=turn, token_ids=tuple(sequence.made)))
+
+    def _end(self, sequence: Sequence, last: TurnEvent) -> None:
+        """Give back everything the turn held, then say its last word."""
+        sequence.state = State.ENDED
+        self._scheduler.remove(sequence)
+        if (session := sequence.session) is not None:
+            session.remember(sequence.turn.id, sequence.made)
+            session.is_busy = False
+            self._budget.settle(session.key)
+            if session.is_dropped:
+                self._forget(session)
+        with self._wake:
+            del self._live[sequence.turn.id]
+        sequence.emit(last)
+
+    # -- between two steps ----------------------------------------------------------------------
+
+    def _call(self, call: Callable[[], None]) -> None:
+        with self._wake:
+            self._intake.append(call)
+            self._wake.notify()
+
+    def _take_calls(self) -> None:
+        while self._intake:
+            call = self._intake.popleft()
+            try:
+                call()
+            # A caller's request may fail; it must not take the loop along.
+            except Exception:
+                log.exception("a request between two steps failed")
+
+    def _take_in(self, sequence: Sequence) -> None:
+        if not self._scheduler.add(sequence):
+            self._fail(sequence, EngineCode.OVERLOADED, "Too many questions are waiting.")
+
+    def _start(self, sequence: Sequence) -> bool:
+        """Make the prompt, find what is known of it, reserve its KV; False to try again later."""
+        session = self._session(sequence.turn)
+        try:
+            prompt = sequence.prompt or self._write(sequence.turn, session)
+        except PromptTooLong:
+            self._fail(
+                sequence,
+                EngineCode.CONTEXT_FULL,
+                f"The question and its lab values exceed the model's {self.max_context} tokens.",
+            )
+            return True
+        # A template or tokenizer may refuse a text in its own way.
+        except Exception:
+            log.exception("a prompt could not be written")
+            self._fail(sequence, EngineCode.INTERNAL, "The prompt could not be made.")
+            return True
+        sequence.prompt = prompt
+        wanted = min(len(prompt.tokens) + sequence.turn.max_new_tokens, self.max_context)
+        if not self._budget.could_ever_fit(wanted, session.context.shape):
+            self._fail(sequence, EngineCode.CONTEXT_FULL, "The prompt exceeds the KV memory.")
+            return True
+        if not self._budget.reserve(session.key, session.context, wanted):
+            return False
+        self._begin(sequence, session, prompt)
+        return True
+
+    def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
+        # The last token is always computed: its logits choose the first of the answer.
+        known = min(common_prefix(session.context.tokens, prompt.tokens), len(prompt.tokens) - 1)
+        session.context.crop(known)
+        session.is_busy = True
+        turn = sequence.turn
+        sequence.session, sequence.cached_tokens = session, known
+        sequence.started_at = time.monotonic()
+        characters = self._model.detokenizer.characters()
+        sequence.answer = AnswerText(turn.id, characters, turn.stop, prompt.seen)
+        sequence.state = State.PREFILL
+        self._count("turns_started")
+        self._count("tokens_cached", known)
+        sequence.emit(
+            TurnStarted(
+                turn=turn.id,
+                model=self._model.name,
+                prompt=prompt.text,
+                prompt_tokens=len(prompt.tokens),
+                cached_tokens=known,
+                sight="text" if prompt.seen else "none",
+            )
+        )
+
+    def _write(self, turn: Turn, session: Session) -> Prompt:
+        def spoken(answer: str, text: str) -> tuple[list[int], str] | None:
+            tokens = session.answers.get(answer)
+            if tokens is None:
+                return None
+            whole, rest = self._model.detokenizer.delivered(tokens, text)
+            return tokens[:whole], rest
+
+        room = min(turn.max_new_tokens, self.max_context // ANSWER_SHARE)
+        return self._model.writer.write(turn.messages, spoken, self.max_context - room)
+
+    # -- sessions -------------------------------------------------------------------------------
+
+    def _session(self, turn: Turn) -> Session:
+        key = (turn.tenant, turn.session)
+        session = self._sessions.get(key)
+        if session is None:
+            # The tenant is part of the name, so nothing is ever shared across tenants.
+            context = Context(self._model.backend.shape)
+            session = Session("\0".join(key), context)
+            self._sessions[key] = session
+        self._sessions.move_to_end(key)
+        session.is_dropped = False
+        idle = [name for name, kept in self._sessions.items() if not kept.is_busy]
+        for name in idle[: max(len(self._sessions) - self._config.max_sessions, 0)]:
+            self._budget.forget(self._sessions.pop(name).key)
+        return session
+
+    def _drop(self, name: str) -> None:
+        for key in [key for key in self._sessions if key[1] == name]:
+            session = self._sessions[key]
+            if session.is_busy:
+                session.is_dropped = True
+            else:
+                self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        self._budget.forget(session.key)
+        tenant, _, name = session.key.partition("\0")
+        self._sessions.pop((tenant, name), None)
+
+    def _touch(self, name: str) -> None:
+        for key, session in self._sessions.items():
+            if key[1] == name:
+                self._budget.touch(session.key)
+
+    def _count(self, counter: str, by: float = 1) -> None:
+        self._counters[counter] = self._counters.get(counter, 0) + by

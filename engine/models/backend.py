@@ -1,0 +1,181 @@
+"""What the loop needs of a model: one packed forward step over parts of several sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from engine.kv.context import Context, KVShape
+
+ATTENTION = "consilium_segments"
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+# Layers whose state is not a plain list of keys and values: a crop cannot undo them.
+REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
+
+
+class UnsupportedModel(Exception):
+    """The model cannot be run exactly by the packed step; the message says why."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The next tokens of one session in a step: `wants_logits` when its last one is sampled."""
+
+    context: Context
+    tokens: list[int]
+    wants_logits: bool
+
+
+class Backend:
+    """A causal transformers model. Not thread-safe: the loop alone calls it."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        _refuse_unsupported(model)
+        AttentionInterface.register(ATTENTION, _attend)
+        AttentionMaskInterface.register(ATTENTION, _no_mask)
+        model.set_attn_implementation(ATTENTION)
+        self.model = model.eval()
+        config = model.config.get_text_config(decoder=True)
+        head_dim = getattr(config, "head_dim", None)
+        self.device = next(model.parameters()).device
+        self.max_context: int = config.max_position_embeddings
+        self.shape = KVShape(
+            layers=config.num_hidden_layers,
+            heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
+            dtype=model.dtype,
+            device=self.device,
+        )
+
+    @classmethod
+    def load(cls, model: str, dtype: str, device: str) -> Backend:
+        """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        network = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPES[dtype])
+        return cls(network.to(device))
+
+    @torch.inference_mode()
+    def run(self, segments: list[Segment]) -> torch.Tensor:
+        """Compute all segments in one flattened forward and append them to their contexts.
+
+        Returns logits [segments that want them, vocabulary], in order. Contexts must have room.
+        """
+        tokens = [token for segment in segments for token in segment.tokens]
+        positions: list[int] = []
+        sampled: list[int] = []
+        for segment in segments:
+            past = segment.context.length
+            positions.extend(range(past, past + len(segment.tokens)))
+            if segment.wants_logits:
+                sampled.append(len(positions) - 1)
+        output = self.model(
+            input_ids=torch.tensor([tokens], device=self.device),
+            position_ids=torch.tensor([positions], device=self.device),
+            use_cache=False,
+            # An empty index is not accepted everywhere; one spare row costs nothing.
+            logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
+            consilium_step=_Step(segments),
+        )
+        for segment in segments:
+            segment.context.tokens.extend(segment.tokens)
+        logits: torch.Tensor = output.logits[0]
+        return logits if sampled else logits[:0]
+
+    def answers(self) -> bool:
+        """Compute one token in a context of its own: whether the model works now."""
+        context = Context(self.shape)
+        context.resize(1)
+        logits = self.run([Segment(context, [0], wants_logits=True)])
+        return bool(torch.isfinite(logits).all())
+
+
+class _Step:
+    """What the attention layers of one step share: who owns which rows, and the masks."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.rows: list[tuple[int, int, Context]] = []
+        self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
+        start = 0
+        for segment in segments:
+            end = start + len(segment.tokens)
+            self.rows.append((start, end, segment.context))
+            start = end
+
+    def mask(
+        self, new: int, total: int, window: int | None, device: torch.device
+    ) -> torch.Tensor | None:
+        """Return which of `total` keys each of the last `new` queries sees; None: all of them."""
+        windowed = window if window is not None and total > window else None
+        if new == 1 and windowed is None:
+            return None
+        key = (new, total, windowed)
+        if key not in self._masks:
+            query = torch.arange(total - new, total, device=device)[:, None]
+            keys = torch.arange(total, device=device)[None, :]
+            seen = keys <= query
+            if windowed is not None:
+                seen &= keys > query - windowed
+            self._masks[key] = seen
+        return self._masks[key]
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    consilium_step: _Step | None = None,
+    **unused: object,
+) -> tuple[torch.Tensor, None]:
+    """Write each segment's keys and values, and attend over that session alone.
+
+    `query` is [1, heads, rows, head_dim], `key` and `value` [1, kv heads, rows, head_dim];
+    returns [1, rows, heads, head_dim].
+    """
+    assert consilium_step is not None, "the packed step is the only way to run this model"
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    out = torch.empty_like(query)
+    for start, end, context in consilium_step.rows:
+        assert context.store is not None, "a context gets its room before it is run"
+        past = context.length
+        total = past + end - start
+        keys, values = context.store[layer]
+        keys[:, past:total] = key[0, :, start:end]
+        values[:, past:total] = value[0, :, start:end]
+        out[:, :, start:end] = F.scaled_dot_product_attention(
+            query[:, :, start:end],
+            keys[None, :, :total],
+            values[None, :, :total],
+            attn_mask=consilium_step.mask(end - start, total, sliding_window, query.device),
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+    return out.transpose(1, 2), None
+
+
+def _no_mask(*args: object, **kwargs: object) -> None:
+    return None
+
+
+def _refuse_unsupported(model: PreTrainedModel) -> None:
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if refused := kinds & REFUSED_LAYERS:
+        raise UnsupportedModel(
+            f"{config.model_type} has {', '.join(sorted(refused))} layers, which this engine "
+            "cannot roll back to what was delivered"
+        )
+    if getattr(config, "num_kv_shared_layers", 0):
+        raise UnsupportedModel(f"{config.model_type} shares KV between layers")
+    if not getattr(model, "_supports_attention_backend", False):
+        raise UnsupportedModel(f"{config.model_type} does not use the attention interface")

@@ -1,0 +1,89 @@
+"""One session's memory and one turn's way through the steps."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from engine.api import Turn, TurnEvent
+from engine.kv.context import Context
+from engine.models.sampling import Sampling
+from engine.prompt import Prompt
+from engine.text.answer import AnswerText
+
+# Older answers are tokenised again from their text: the KV behind them is lost by then anyway.
+MAX_ANSWERS = 256
+
+
+class State(Enum):
+    """Where a turn is; it only moves downwards."""
+
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    ENDED = "ended"
+
+
+@dataclass(eq=False)
+class Session:
+    """What is kept between the turns of one conversation."""
+
+    key: str
+    context: Context
+    # The tokens the model made for each turn, so that its text need not be tokenised again.
+    answers: OrderedDict[str, list[int]] = field(default_factory=OrderedDict)
+    is_busy: bool = False
+    is_dropped: bool = False
+
+    def remember(self, turn: str, tokens: list[int]) -> None:
+        """Keep the tokens of an answer."""
+        self.answers[turn] = tokens
+        while len(self.answers) > MAX_ANSWERS:
+            self.answers.popitem(last=False)
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One turn from intake to its last event. Times are seconds of the loop's clock."""
+
+    turn: Turn
+    emit: Callable[[TurnEvent], None]
+    submitted_at: float
+    sampling: Sampling
+    state: State = State.WAITING
+    is_cancelled: bool = False
+    session: Session | None = None
+    prompt: Prompt | None = None
+    answer: AnswerText | None = None
+    cached_tokens: int = 0
+    made: list[int] = field(default_factory=list)
+    bypassed: int = 0
+    started_at: float = 0.0
+    first_token_at: float = 0.0
+    shown_at: float = 0.0
+
+    @property
+    def context(self) -> Context:
+        """The session's KV; only a running sequence has one."""
+        assert self.session is not None, "a sequence is run only after it was admitted"
+        return self.session.context
+
+    @property
+    def prompt_tokens(self) -> list[int]:
+        """The tokens of the prompt; only a running sequence has them."""
+        assert self.prompt is not None, "a sequence is run only after it was prepared"
+        return self.prompt.tokens
+
+    @property
+    def remaining_prompt(self) -> int:
+        """Prompt tokens that still have to be computed."""
+        return max(len(self.prompt_tokens) - self.context.length, 0)
+
+    def next_tokens(self, count: int) -> list[int]:
+        """Return the tokens the next step computes: `count` of the prompt or the last one made."""
+        if self.state is State.DECODE:
+            return self.made[-1:]
+        start = self.context.length
+        return self.prompt_tokens[start : start + count]

@@ -292,9 +292,9 @@ def _message_table(struct: inspect.StructType, notation: Notation) -> list[str]:
     for field in fields:
         default = _default(field)
         absent = "unchanged" if default is None else f"`{default}`"
-        bounds = "" if field.type in notation.names.values() else _bounds(field.type)
         lines.append(
-            f"| `{field.encode_name}` | {_cell(notation.spell(field.type))}{bounds} "
+            f"| `{field.encode_name}` | {_cell(notation.spell(field.type))}"
+            f"{_bounds(field.type, notation)} "
             f"| {'required' if field.required else absent} |"
         )
     return lines
@@ -304,10 +304,12 @@ def _is_event_base(cls: StructClass, field: str) -> bool:
     return issubclass(cls, events.Event) and field in events.Event.__struct_fields__
 
 
-def _bounds(kind: inspect.Type) -> str:
-    """Say a type's limits in words, so that a client can keep them before it sends."""
+def _bounds(kind: inspect.Type, notation: Notation | None = None) -> str:
+    """Say a type's limits in words; with a notation, a named type's stand by its name alone."""
     if isinstance(kind, inspect.UnionType):
-        return "".join(_bounds(part) for part in kind.types)
+        return "".join(_bounds(part, notation) for part in kind.types)
+    if notation is not None and kind in notation.names.values():
+        return ""
     bounds = []
     if isinstance(kind, inspect.StrType | inspect.VarTupleType):
         unit = "characters" if isinstance(kind, inspect.StrType) else "items"

@@ -156,7 +156,8 @@ def _convert(member: Any, union: Any, tags: frozenset[str]) -> Any:
         raise BadMessage(
             f"unknown type {member['type'][:64]!r}", code=ErrorCode.UNKNOWN_TYPE, ref=ref
         )
-    _refuse_unstorable(member, ref)
+    if tags is _CLIENT_TAGS:
+        _refuse_unstorable(member, ref)
     try:
         return msgspec.convert(member, type=union)
     except msgspec.ValidationError as error:

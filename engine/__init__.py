@@ -1,1 +1,1 @@
-"""The mind: scheduler, KV context, models and perception. Knows nothing of sockets, rooms or Redis."""
+"""The mind: scheduler, KV context, models, perception. Knows no sockets, rooms or Redis."""

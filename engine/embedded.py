@@ -258,8 +258,8 @@ def _convert(model: Embedded, source: Path, folder: Path, progress: Progress) ->
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils import logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     progress("convert", 0, 3)
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
@@ -268,7 +268,7 @@ def _convert(model: Embedded, source: Path, folder: Path, progress: Progress) ->
         **where, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
     )
     progress("convert", 2, 3)
-    network.to(torch.bfloat16).save_pretrained(folder)
+    network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     _check_tokenizer(tokenizer, AutoTokenizer.from_pretrained(folder))
     files = sorted(file for file in folder.iterdir() if file.is_file())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Protocol
 
 from engine.api import (
@@ -73,7 +73,7 @@ class LocalEngine:
         if self._sees is not None:
             await self._sees.stop()
 
-    async def submit(self, turn: Turn) -> AsyncIterator[TurnEvent]:
+    async def submit(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         """See `engine.api.Engine.submit`."""
         if refusal := self._refusal(turn):
             yield refusal
@@ -103,17 +103,11 @@ class LocalEngine:
         """See `engine.api.Engine.cancel`."""
         return self._loop.cancel(turn)
 
-    async def open(self, media: Media) -> AsyncIterator[Observation]:
-        """See `engine.api.Engine.open`."""
+    def open(self, media: Media) -> AsyncIterator[Observation]:
+        """See `engine.api.Engine.open`; the look begins at once, so `feed` may follow."""
         if self._sees is None:
-            yield MediaFailed(
-                media=media.id,
-                code=EngineCode.MEDIA_UNSUPPORTED,
-                message="This engine runs without perception.",
-            )
-            return
-        async for observation in self._sees.open(media):
-            yield observation
+            return _blind(media)
+        return self._sees.open(media)
 
     async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
         """See `engine.api.Engine.feed`."""
@@ -180,3 +174,11 @@ class LocalEngine:
                 "Choose a model for this language with the setting --model.",
             )
         return None
+
+
+async def _blind(media: Media) -> AsyncIterator[Observation]:
+    yield MediaFailed(
+        media=media.id,
+        code=EngineCode.MEDIA_UNSUPPORTED,
+        message="This engine runs without perception.",
+    )

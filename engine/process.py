@@ -10,17 +10,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 import msgspec
 
 from engine import wire
-from engine.api import EngineCode, EngineError
+from engine.api import EngineCode, EngineError, Observation
 from engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -77,11 +80,14 @@ class _Connection:
             else:
                 task = calls.create_task(self._serve(request))
                 self._tasks[request.call] = task
-                task.add_done_callback(lambda _, call=request.call: self._tasks.pop(call, None))
+                task.add_done_callback(partial(self._forget, request.call))
+
+    def _forget(self, call: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[call]
 
     def abandon_all(self) -> None:
         """Cancel whatever the client was still waiting for."""
-        for task in self._tasks.values():
+        for task in list(self._tasks.values()):
             task.cancel()
 
     async def _serve(self, request: wire.Request) -> None:
@@ -104,7 +110,8 @@ class _Connection:
                         await self._send(wire.Event(call, event))
                 return
             case wire.Open(media=media):
-                async with aclosing(engine.open(media)) as observations:
+                looking = cast(AsyncGenerator[Observation, None], engine.open(media))
+                async with aclosing(looking) as observations:
                     async for observation in observations:
                         await self._send(wire.Observed(call, observation))
                 return
@@ -159,7 +166,7 @@ async def run(socket: Path, settings: EngineSettings) -> None:
         say(wire.Stage("first token"))
         await engine.health()
         server = await asyncio.start_unix_server(EngineServer(engine).serve, path=socket)
-        socket.chmod(0o600)
+        os.chmod(socket, 0o600)
         say(wire.Ready(round(time.monotonic() - began, 3)))
         async with server, asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(_wait_for_parent(stop))

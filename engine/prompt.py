@@ -93,7 +93,7 @@ class PromptWriter:
                 continue
             role = "user" if message.role == "user" else "system"
             if chat[-1]["role"] == role:
-                # Several people speak before the model does; most templates want turns to alternate.
+                # Several people may speak before the model; most templates want them to alternate.
                 chat[-1]["content"] += "\n\n" + content
             else:
                 chat.append({"role": role, "content": content})

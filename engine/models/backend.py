@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
-from transformers import PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoModelForCausalLM,
+    PreTrainedModel,
+)
 from transformers.utils import logging
 
 from engine.kv.context import Context, KVShape
@@ -40,7 +44,7 @@ class Backend:
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         model.set_attn_implementation(ATTENTION)
-        self.model = model.eval()
+        self.model: PreTrainedModel = model.eval()  # type: ignore[no-untyped-call]
         config = model.config.get_text_config(decoder=True)
         head_dim = getattr(config, "head_dim", None)
         self.device = next(model.parameters()).device
@@ -56,10 +60,10 @@ class Backend:
     @classmethod
     def load(cls, model: str, dtype: str, device: str) -> Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         network = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPES[dtype])
-        return cls(network.to(device))
+        return cls(network.to(torch.device(device)))  # type: ignore[arg-type]
 
     @torch.inference_mode()
     def run(self, segments: list[Segment]) -> torch.Tensor:

@@ -34,7 +34,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Link:
-    """The part `[start, end)` of the answer speaks of `target`; `box` is the nearer of its boxes."""
+    """The part `[start, end)` of the answer speaks of `target`, most exactly of `box`."""
 
     start: int
     end: int
@@ -112,8 +112,9 @@ class SpanFinder:
         number_start, number_end = match.span("number")
         target = self._valued(_number(match["number"]))
         out = target is not None and target.row is not None and target.row.flag in _OUT
-        kind = "out_of_range" if out else "number"
-        spans.append(Span(start=number_start, end=number_end, kind=kind))
+        spans.append(
+            Span(start=number_start, end=number_end, kind="out_of_range" if out else "number")
+        )
         if match["unit"] is not None:
             unit_start, unit_end = match.span("unit")
             spans.append(Span(start=unit_start, end=unit_end, kind="unit"))

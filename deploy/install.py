@@ -1,0 +1,73 @@
+"""Install Consilium with all extras into the environment of the Python that runs this.
+
+Only the standard library and pip are there when it runs. The one question it answers: where
+torch comes from. A plain `torch` on Linux is a CUDA build of several gigabytes, so without an
+NVIDIA GPU the CPU build is taken: from the configured index when that has one, else from
+PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+def torch_requirement() -> str:
+    """Read torch's bound from pyproject.toml, where it stands once."""
+    found = re.search(r'"(torch[^"]*)"', (ROOT / "pyproject.toml").read_text())
+    assert found, "pyproject.toml names torch"
+    return found[1]
+
+
+def is_cuda_build(requirement: str) -> bool:
+    """Whether the configured index would give a build that brings CUDA with it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.json"
+        subprocess.run(
+            [*PIP, "install", "--quiet", "--dry-run", "--no-deps", "--report", report, requirement],
+            check=True,
+        )
+        installs = json.loads(report.read_text())["install"]
+    if not installs:
+        return False
+    needs = installs[0]["metadata"].get("requires_dist", [])
+    return any(need.startswith(("nvidia-", "cuda-", "triton")) for need in needs)
+
+
+def torch_source(index: str) -> list[str]:
+    """Return the pip options that lead to the right build of torch."""
+    if platform.system() != "Linux" or shutil.which("nvidia-smi"):
+        return []
+    return ["--index-url", index] if is_cuda_build(torch_requirement()) else []
+
+
+def main() -> None:
+    """Install torch first, then the rest, which takes it as it is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--torch-index", required=True)
+    arguments = parser.parse_args()
+    print("Installing Consilium: pip, torch, then everything else (about 3 GB on disk) …", flush=True)
+    install = [*PIP, "install", "--progress-bar", "on" if sys.stdout.isatty() else "off"]
+    # `--group`, used for the tests' tools, came with pip 25.1.
+    subprocess.run([*install, "--quiet", "--upgrade", "pip>=25.1"], check=True)
+    torch = [*install, "--quiet", *torch_source(arguments.torch_index), torch_requirement()]
+    subprocess.run(torch, check=True)
+    everything = [*install, "--quiet", "--editable", f"{ROOT}[server,engine]"]
+    subprocess.run(everything, check=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"install failed: {' '.join(map(str, error.cmd))}")

@@ -24,7 +24,7 @@ from protocol.shapes import Annotation, Coordinate, Id, Label, LongText, Part, R
 from protocol.state import Person, Snapshot
 
 StreamId = Annotated[int, Meta(ge=1, le=2**32 - 1)]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
 # -- session, from the client --------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Hello(ClientMessage, tag="hello", frozen=True, kw_only=True):
     token is asked for.
     """
 
-    session: Annotated[str, Meta(min_length=16, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+    session: Annotated[str, Meta(min_length=16, max_length=64, pattern=r"^[A-Za-z0-9_-]+$(?!\n)")]
     client: Annotated[str, Meta(max_length=100)]
     token: Annotated[str, Meta(max_length=8_000)] | None = None
     name: Annotated[str, Meta(max_length=100)] = ""

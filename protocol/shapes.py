@@ -11,7 +11,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
+# Python's `$` also matches before a last line feed, which `(?!\n)` refuses in every dialect.
+Id = Annotated[
+    str,
+    Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_:-][A-Za-z0-9_.:-]*$(?!\n)"),
+]
 """An identifier made by a client or the server; safe in a URL and in a file name."""
 
 Label = Annotated[str, Meta(max_length=1_000)]

@@ -27,6 +27,8 @@ from engine.models.loaded import LoadedModel
 
 # A probe waits for the step in progress and computes one token; longer means it hangs.
 PROBE_TIMEOUT_S = 5.0
+# Beyond this the choice is no longer the model's.
+MAX_TEMPERATURE = 5.0
 TERMINAL = (TurnDone, TurnCancelled, TurnFailed)
 
 
@@ -154,16 +156,8 @@ class LocalEngine:
 
     def _refusal(self, turn: Turn) -> TurnFailed | None:
         """Return why a turn cannot be run at all, before it takes a place."""
-        if not turn.messages:
-            return TurnFailed(
-                turn=turn.id, code=EngineCode.INTERNAL, message="The turn has no question."
-            )
-        if not 1 <= turn.max_new_tokens <= self._config.max_new_tokens:
-            return TurnFailed(
-                turn=turn.id,
-                code=EngineCode.INTERNAL,
-                message=f"max_new_tokens must be 1 to {self._config.max_new_tokens}.",
-            )
+        if fault := self._fault(turn):
+            return TurnFailed(turn=turn.id, code=EngineCode.INTERNAL, message=fault)
         question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
         if not is_known(question, self._model.languages):
             known = ", ".join(self._model.languages or ())
@@ -173,6 +167,18 @@ class LocalEngine:
                 message=f"The loaded model knows only: {known}. "
                 "Choose a model for this language with the setting --model.",
             )
+        return None
+
+    def _fault(self, turn: Turn) -> str | None:
+        """Return what is wrong with the turn's own numbers."""
+        if not turn.messages:
+            return "The turn has no question."
+        if not 1 <= turn.max_new_tokens <= self._config.max_new_tokens:
+            return f"max_new_tokens must be 1 to {self._config.max_new_tokens}."
+        if not 0 <= turn.temperature <= MAX_TEMPERATURE:
+            return f"temperature must be 0 to {MAX_TEMPERATURE}."
+        if not 0 < turn.top_p <= 1:
+            return "top_p must be above 0 and at most 1."
         return None
 
 

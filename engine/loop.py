@@ -44,7 +44,7 @@ class Loop:
     def __init__(self, config: EngineConfig, model: LoadedModel) -> None:
         self._config = config
         self._model = model
-        self._scheduler = Scheduler(config.max_batch, config.max_waiting, config.max_step_tokens)
+        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens)
         self._budget = Budget(config.kv_budget_bytes)
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
@@ -86,7 +86,7 @@ class Loop:
                 self._count("turns_overloaded")
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
-        self._call(lambda: self._take_in(sequence))
+        self._call(lambda: self._scheduler.add(sequence))
 
     def cancel(self, turn: str) -> bool:
         """End a turn before the next step; False when it is not running."""
@@ -266,10 +266,6 @@ class Loop:
             # A caller's request may fail; it must not take the loop along.
             except Exception:
                 log.exception("a request between two steps failed")
-
-    def _take_in(self, sequence: Sequence) -> None:
-        if not self._scheduler.add(sequence):
-            self._fail(sequence, EngineCode.OVERLOADED, "Too many questions are waiting.")
 
     def _start(self, sequence: Sequence) -> bool:
         """Make the prompt, find what is known of it, reserve its KV; False to try again later."""

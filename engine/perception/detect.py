@@ -69,8 +69,9 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
             EngineCode.MEDIA_UNSUPPORTED,
             f"This is {_name_of(path)}, not a picture that can be shown.",
         )
-    # A cut picture would show as a whole one with a grey part: refused, not shown.
-    if is_cut_short(path, media_type):
+    # A cut picture must not show as a whole one with a grey part. Of a GIF only the first frame is
+    # wanted, which the decoder finds complete or not.
+    if media_type != "image/gif" and is_cut_short(path, media_type):
         raise cut_short(media_type)
     try:
         with open_picture(path, media_type) as picture:
@@ -223,10 +224,10 @@ def _webp_ends(path: str) -> bool:
 
 
 def _gif_ends(path: str) -> bool:
-    """Only the last bytes are read: some writers add padding behind the trailer."""
+    """Look for the trailer; some writers pad behind it with zeros."""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 1024))
-        return b"\x3b" in file.read()
+        return file.read().rstrip(b"\0").endswith(b"\x3b")
 
 
 _ENDS: dict[str, Callable[[str], bool]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from engine.api import Flag
 
-_NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+_NUMBER = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER_ONLY = re.compile(_NUMBER)
 _CENSORED = re.compile(rf"([<>]=?)({_NUMBER})")
 _BETWEEN = re.compile(rf"({_NUMBER})(?:-|~|to|至)({_NUMBER})")
@@ -21,6 +21,8 @@ _RANGE_UNIT = re.compile(
     re.IGNORECASE,
 )
 
+# A raised digit behind a value points to a footnote: NFKC would make 5.62 of "5.6²".
+_RAISED = str.maketrans({raised: f"^{digit}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣", "-"))
 _SIGNS = str.maketrans({"≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">=", "≦": "<=", "≧": ">=", "∼": "~"})
 
@@ -54,8 +56,9 @@ class Value:
 
 
 def plain(text: str) -> str:
-    """Bring full-width forms, dashes and comparison signs to one spelling."""
-    return unicodedata.normalize("NFKC", text).translate(_DASHES).translate(_SIGNS).strip()
+    """Bring full-width forms, dashes, raised digits and comparison signs to one spelling."""
+    spelled = unicodedata.normalize("NFKC", text.translate(_RAISED))
+    return spelled.translate(_DASHES).translate(_SIGNS).strip()
 
 
 def parse_number(text: str) -> float | None:
@@ -118,6 +121,12 @@ def decide(value_text: str, range_text: str) -> Flag:
     if value.low > limits.high or (censored and value.low == limits.high):
         return "high"
     return "unknown"
+
+
+def clean_unit(text: str) -> str:
+    """Mend what readers take for something that no unit is: "mlU/L", "10°9/L", "109/L"."""
+    mended = re.sub(r"^([mμµu]?)[l1|]U/", r"\1IU/", text.strip())
+    return re.sub(r"^([x×]?\s?10)[\^*°]?(3|6|9|12)\s?/", r"\1^\2/", mended)
 
 
 def split_mark(text: str) -> tuple[str, str]:

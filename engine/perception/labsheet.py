@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.api import Box, LabRow, TextRow
 from engine.perception.labparse import (
+    clean_unit,
     decide,
     is_mark,
     is_range,
@@ -139,7 +140,7 @@ class LabSheetReader:
             box=_around([cell.box for cell in cells.values()]),
             analyte=analyte.text,
             value=value.text,
-            unit=cells["unit"].text if "unit" in cells else "",
+            unit=clean_unit(cells["unit"].text) if "unit" in cells else "",
             range=range_text,
             flag=decide(value.text, range_text),
             number=parse_number(value.text),

@@ -1,0 +1,64 @@
+"""Memory is reserved before it is taken, and the least recently used idle session goes first."""
+
+import torch
+
+from engine.kv.context import GRAIN, Budget, Context, KVShape, common_prefix
+
+SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.float32, device=torch.device("cpu"))
+UNIT = GRAIN * SHAPE.token_bytes
+
+
+def test_growing_keeps_what_is_written():
+    context = Context(SHAPE)
+    context.resize(GRAIN)
+    context.tokens = [1, 2, 3]
+    context.store[:, :, :, :3] = 7
+    context.resize(2 * GRAIN)
+    assert (context.store[:, :, :, :3] == 7).all()
+    assert context.bytes == 2 * UNIT
+
+
+def test_the_budget_is_never_exceeded_and_the_oldest_idle_session_goes():
+    budget = Budget(3 * UNIT)
+    contexts = {name: Context(SHAPE) for name in "abcd"}
+    for name in "abc":
+        assert budget.reserve(name, contexts[name], 10)
+        budget.settle(name)
+    budget.touch("a")
+    assert budget.reserve("d", contexts["d"], 10)
+    assert budget.used_bytes == 3 * UNIT
+    assert contexts["b"].store is None and contexts["a"].store is not None
+    assert budget.evictions == 1
+
+
+def test_busy_sessions_are_not_evicted_and_the_newcomer_is_told_to_wait():
+    budget = Budget(2 * UNIT)
+    contexts = {name: Context(SHAPE) for name in "abc"}
+    assert budget.reserve("a", contexts["a"], 10)
+    assert budget.reserve("b", contexts["b"], 10)
+    assert not budget.reserve("c", contexts["c"], 10)
+    budget.settle("a")
+    assert budget.reserve("c", contexts["c"], 10)
+    assert contexts["a"].store is None
+
+
+def test_a_session_that_cannot_grow_beside_its_old_self_is_computed_again():
+    budget = Budget(2 * UNIT)
+    context = Context(SHAPE)
+    assert budget.reserve("a", context, GRAIN)
+    context.tokens = [1, 2]
+    budget.settle("a")
+    assert budget.reserve("a", context, 2 * GRAIN)
+    assert context.capacity == 2 * GRAIN and context.tokens == []
+
+
+def test_a_prompt_larger_than_all_memory_is_known_beforehand():
+    budget = Budget(2 * UNIT)
+    assert budget.could_ever_fit(2 * GRAIN, SHAPE)
+    assert not budget.could_ever_fit(2 * GRAIN + 1, SHAPE)
+
+
+def test_the_common_prefix_ends_at_the_first_difference():
+    assert common_prefix([1, 2, 3], [1, 2, 4]) == 2
+    assert common_prefix([1, 2], [1, 2, 3]) == 2
+    assert common_prefix([], [1]) == 0

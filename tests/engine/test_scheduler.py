@@ -1,0 +1,70 @@
+"""Who gets a slot, in which order, and what one step computes."""
+
+from engine.api import Message, Turn
+from engine.models.sampling import Sampling
+from engine.scheduler import MAX_BYPASSES, Scheduler
+from engine.sequence import Sequence, State
+
+
+def waiting(turn, session=None, priority=0):
+    messages = (Message(role="user", text="?"),)
+    asked = Turn(
+        id=turn, session=session or turn, tenant="c", messages=messages, priority=priority
+    )
+    return Sequence(asked, lambda event: None, 0.0, Sampling())
+
+
+def start(sequence):
+    sequence.state = State.PREFILL
+    return True
+
+
+def running(scheduler):
+    return [sequence.turn.id for sequence in scheduler.running]
+
+
+def test_slots_are_given_in_order_of_priority_and_arrival():
+    scheduler = Scheduler(max_batch=2, max_step_tokens=64)
+    for sequence in (waiting("a"), waiting("b"), waiting("c", priority=1)):
+        scheduler.add(sequence)
+    scheduler.admit(start)
+    assert running(scheduler) == ["c", "a"]
+
+
+def test_E45_a_session_runs_one_turn_at_a_time_and_keeps_their_order():
+    scheduler = Scheduler(max_batch=4, max_step_tokens=64)
+    first, second, other = waiting("a", "s"), waiting("b", "s"), waiting("c", "x")
+    for sequence in (first, second, other):
+        scheduler.add(sequence)
+    scheduler.admit(start)
+    assert running(scheduler) == ["a", "c"]
+    scheduler.remove(first)
+    scheduler.admit(start)
+    assert running(scheduler) == ["c", "b"]
+
+
+def test_E59_a_turn_without_memory_lets_some_pass_and_then_nobody():
+    scheduler = Scheduler(max_batch=100, max_step_tokens=128)
+    big = waiting("big")
+    scheduler.add(big)
+
+    def fits(sequence):
+        return sequence is not big and start(sequence)
+
+    for n in range(MAX_BYPASSES + 3):
+        scheduler.add(waiting(f"t{n}"))
+        scheduler.admit(fits)
+    assert len(scheduler.running) == MAX_BYPASSES
+
+
+def test_a_turn_that_ended_at_its_start_takes_no_slot():
+    scheduler = Scheduler(max_batch=1, max_step_tokens=64)
+    scheduler.add(waiting("a"))
+
+    def refuse(sequence):
+        sequence.state = State.ENDED
+        scheduler.remove(sequence)
+        return True
+
+    scheduler.admit(refuse)
+    assert not scheduler.running and not scheduler.waiting

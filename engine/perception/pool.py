@@ -115,7 +115,8 @@ class WorkerProcess:
             process.stdin.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REAP_S):
-                await process.wait()
+                # Reads what is left in the pipe: `wait` alone would wait for ever for its end.
+                await process.communicate()
 
     async def _hand_over(self, request: Request) -> None:
         """Give the request to a living worker: one that died while idle costs one more try."""
@@ -164,12 +165,15 @@ class WorkerPool:
 
     @contextlib.asynccontextmanager
     async def lend(self) -> AsyncIterator[WorkerProcess]:
-        """Wait for a free worker; it goes back when the block ends."""
+        """Wait for a free worker; it goes back when the block ends, alive again if it was lost."""
         worker = await self._free.get()
         try:
             yield worker
         finally:
-            self._free.put_nowait(worker)
+            try:
+                await worker.start()
+            finally:
+                self._free.put_nowait(worker)
 
 
 def _lost() -> EngineError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from engine.api import (
@@ -40,6 +42,8 @@ from engine.perception.wire import (
 # so a look that nobody reads holds all it has seen.
 _MAX_UNREAD = 4096
 
+_log = logging.getLogger(__name__)
+
 
 class _Look:
     """One open media item."""
@@ -49,6 +53,7 @@ class _Look:
         self.observations: asyncio.Queue[Observation] = asyncio.Queue(_MAX_UNREAD)
         self.spool: Spool | None = None
         self.timings: dict[str, float] = {}
+        self.began = time.perf_counter()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -104,7 +109,8 @@ class Perception:
         if media.path is None:
             look.spool = Spool(media.derived_dir, self._config.max_bytes)
         self._looks[media.id] = look
-        look.task = asyncio.get_running_loop().create_task(self._look(look))
+        look.task = asyncio.get_running_loop().create_task(self._steps(look))
+        look.task.add_done_callback(partial(self._end, look))
         self._counters["media_opened"] += 1
         return self._observations(look)
 
@@ -153,31 +159,20 @@ class Perception:
             if look.task is not None and not look.task.done():
                 look.task.cancel()
 
-    async def _look(self, look: _Look) -> None:
-        """Run one look to its terminal observation, whatever happens on the way."""
-        began = time.perf_counter()
+    def _end(self, look: _Look, task: asyncio.Task[None]) -> None:
+        """Give the look its terminal observation, also when its task never took a step."""
         media = look.media.id
-        # What is left when the look is cancelled.
-        failure = (EngineCode.DECODER_LOST, "Looking at this item was ended.")
-        terminal: Observation | None = None
-        try:
-            await self._steps(look)
-            look.timings["total"] = time.perf_counter() - began
+        terminal: Observation
+        if (failure := _failure(task)) is None:
+            look.timings["total"] = time.perf_counter() - look.began
             terminal = Completed(media=media, timings=look.timings)
-        except* EngineError as group:
-            error = _first(group)
-            failure = (error.code, error.message)
-        except* OSError:
-            # The disk under `derived_dir`, or a path that was taken away.
-            failure = (EngineCode.INTERNAL, "The item could not be stored or read here.")
-        finally:
-            if terminal is None:
-                terminal = MediaFailed(media=media, code=failure[0], message=failure[1])
-            name = "media_completed" if isinstance(terminal, Completed) else "media_failed"
-            self._counters[name] += 1
-            del self._looks[media]
-            _sweep(look)
-            look.observations.put_nowait(terminal)
+            self._counters["media_completed"] += 1
+        else:
+            terminal = MediaFailed(media=media, code=failure.code, message=failure.message)
+            self._counters["media_failed"] += 1
+        del self._looks[media]
+        _sweep(look)
+        look.observations.put_nowait(terminal)
 
     async def _steps(self, look: _Look) -> None:
         """Decode, and read the text while the bigger levels are still made."""
@@ -233,10 +228,18 @@ def _cpu_s(wall_s: float) -> int:
     return 2 * math.ceil(wall_s) + 1
 
 
-def _first(group: BaseExceptionGroup[EngineError]) -> EngineError:
-    """Return the fault that came first; the others are its consequences."""
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+def _failure(task: asyncio.Task[None]) -> EngineError | None:
+    """Return why a finished look failed; of several faults the first, which caused the others."""
+    if task.cancelled():
+        return EngineError(EngineCode.DECODER_LOST, "Looking at this item was ended.")
+    fault = task.exception()
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    if fault is None or isinstance(fault, EngineError):
+        return fault
+    # A full disk, a path that was taken away, or a mistake of ours: the operator learns which.
+    _log.error("a look failed: %s", type(fault).__name__, exc_info=fault)
+    return EngineError(EngineCode.INTERNAL, "The item could not be looked at.")
 
 
 def _sweep(look: _Look) -> None:

@@ -22,10 +22,10 @@ class Spool:
     async def write(self, chunk: bytes) -> None:
         """Append; what comes after the end or beyond `max_bytes` is not kept."""
         async with self._writing:
-            self._touched.set()
             if self._is_ended or self._size > self._max_bytes:
                 return
             self._size += len(chunk)
+            self._touched.set()
             if self._size <= self._max_bytes:
                 await asyncio.to_thread(self._append, chunk)
 
@@ -43,6 +43,11 @@ class Spool:
         """
         await asyncio.to_thread(self._append, b"")
         while not self._is_ended:
+            if self._size > self._max_bytes:
+                raise EngineError(
+                    EngineCode.MEDIA_TOO_BIG,
+                    f"The item has more than {self._max_bytes:,} bytes.",
+                )
             self._touched.clear()
             try:
                 async with asyncio.timeout(idle_s):
@@ -51,11 +56,6 @@ class Spool:
                 raise EngineError(
                     EngineCode.MEDIA_TIMEOUT, "The rest of the item did not arrive."
                 ) from silence
-            if self._size > self._max_bytes:
-                raise EngineError(
-                    EngineCode.MEDIA_TOO_BIG,
-                    f"The item has more than {self._max_bytes:,} bytes.",
-                )
         return str(self._path)
 
     def discard(self) -> None:

@@ -1,0 +1,169 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.api import Box, TextRow
+from engine.perception.labsheet import LabSheetReader
+
+COLUMNS = {"analyte": 40, "value": 300, "unit": 420, "range": 560, "mark": 760}
+PLACES = tuple(COLUMNS.values())
+HEADER = ["Test", "Result", "Unit", "Reference Range", "Flag"]
+
+
+def at(x, y, text, letter=10.0):
+    return TextRow(
+        media="m", id=f"m.text.{x}.{y}", box=Box(x, y, letter * len(text), 20), text=text, score=0.9
+    )
+
+
+def line(y, *texts, columns=PLACES):
+    return [at(x, y, text) for x, text in zip(columns, texts, strict=False) if text]
+
+
+def read(*lines):
+    sheet = LabSheetReader("m")
+    rows = [row for texts in lines for text in texts for row in sheet.feed(text)]
+    return rows + sheet.finish()
+
+
+def test_a_row_has_its_fields_numbers_flag_and_boxes():
+    [row] = read(line(0, *HEADER), line(50, "Potassium", "5.60", "mmol/L", "3.50-5.30", "H"))
+    assert (row.analyte, row.value, row.unit, row.range) == (
+        "Potassium",
+        "5.60",
+        "mmol/L",
+        "3.50-5.30",
+    )
+    assert (row.number, row.low, row.high, row.flag) == (5.6, 3.5, 5.3, "high")
+    assert set(row.cells) == set(COLUMNS)
+    assert row.cells["value"] == Box(300, 50, 40, 20)
+    assert row.box == Box(40, 50, 730, 20)
+
+
+def test_a_row_comes_as_soon_as_the_next_line_begins():
+    sheet = LabSheetReader("m")
+    for text in line(0, *HEADER) + line(50, "Sodium", "150", "mmol/L", "137-147"):
+        assert sheet.feed(text) == []
+    [row] = sheet.feed(at(40, 100, "Potassium"))
+    assert (row.analyte, row.flag) == ("Sodium", "high")
+
+
+def test_a_printed_mark_that_disagrees_is_kept_but_does_not_decide():
+    [row] = read(line(0, *HEADER), line(50, "Sodium", "140", "mmol/L", "137-147", "H"))
+    assert row.flag == "normal" and "mark" in row.cells
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ["Analyte", "Value", "Units", "Reference"],
+        ["TEST NAME", "Results", "Unit", "Ref. Range"],
+        ["检验项目", "结果", "单位", "参考范围"],
+        ["项目", "检验结果", "单位", "参考值", "标志"],
+        ["Test", "Result", "", "Normal Range"],
+    ],
+)
+def test_headers_in_both_languages(header):
+    [row] = read(line(0, *header), line(50, "Glucose", "7.9", "", "3.9-6.1"))
+    assert row.flag == "high"
+
+
+def test_nothing_is_read_without_a_header():
+    assert read(line(50, "Glucose", "7.9", "mmol/L", "3.9-6.1")) == []
+
+
+def test_titles_details_and_footers_are_no_rows():
+    rows = read(
+        [at(40, 0, "City Hospital"), at(500, 0, "2026-03-01")],
+        line(50, *HEADER),
+        [at(40, 100, "Biochemistry")],
+        line(150, "Glucose", "5.0", "mmol/L", "3.9-6.1"),
+        [at(40, 200, "Results refer to this sample only")],
+        [at(40, 250, "Page"), at(300, 250, "one of two")],
+    )
+    assert [row.analyte for row in rows] == ["Glucose"]
+
+
+def test_value_and_unit_read_as_one_come_apart_by_the_columns():
+    texts = [at(40, 50, "Glucose"), at(300, 50, "5.0 mmol/L", 18), at(560, 50, "3.9-6.1")]
+    [row] = read(line(0, *HEADER), texts)
+    assert (row.value, row.unit, row.flag) == ("5.0", "mmol/L", "normal")
+    assert row.cells["value"].x == 300
+    assert row.cells["value"].width < row.cells["unit"].x - 300 < 180
+
+
+def test_headers_read_as_one_come_apart():
+    header = [at(40, 0, "Test"), at(300, 0, "Result Unit", 15), at(560, 0, "Reference Range")]
+    [row] = read(header, line(50, "Glucose", "7.9", "mmol/L", "3.9-6.1"))
+    assert (row.value, row.unit, row.flag) == ("7.9", "mmol/L", "high")
+
+
+def test_pieces_of_one_name_are_joined():
+    texts = [at(40, 50, "White"), at(110, 51, "blood cells")]
+    texts += line(50, "", "3.0", "10^9/L", "3.5-9.5")
+    [row] = read(line(0, *HEADER), texts)
+    assert (row.analyte, row.flag) == ("White blood cells", "low")
+
+
+def test_an_empty_unit_does_not_shift_the_range():
+    [row] = read(line(0, *HEADER), line(50, "HBsAg", "Negative", "", "Negative"))
+    assert (row.value, row.unit, row.range, row.flag) == ("Negative", "", "Negative", "normal")
+
+
+def test_right_aligned_and_centred_columns_keep_their_fields():
+    right = {"value": 360, "unit": 500, "range": 710}
+    texts = [at(40, 50, "ALT")]
+    for field, text in (("value", "9"), ("unit", "U/L"), ("range", "9-50")):
+        texts.append(at(right[field] - 10 * len(text), 50, text))
+    [row] = read(line(0, *HEADER), texts)
+    assert (row.value, row.unit, row.range, row.flag) == ("9", "U/L", "9-50", "normal")
+
+
+def test_two_tables_side_by_side_give_two_rows_a_line():
+    columns = (40, 200, 300, 400, 600, 760, 860, 960)
+    header = line(0, *["项目", "结果", "单位", "参考值"] * 2, columns=columns)
+    texts = ["钠", "150", "mmol/L", "137-147", "钾", "4.0", "mmol/L", "3.5-5.3"]
+    rows = read(header, line(50, *texts, columns=columns))
+    assert [(row.analyte, row.flag) for row in rows] == [("钠", "high"), ("钾", "normal")]
+
+
+def test_columns_that_mean_nothing_to_us_are_left_out():
+    columns = (10, 60, 240, 400, 500, 640)
+    header = line(0, "No.", "Test", "Code", "Result", "Unit", "Range", columns=columns)
+    rows = read(
+        header, line(50, "1", "Glucose", "GLU", "7.9", "mmol/L", "3.9-6.1", columns=columns)
+    )
+    assert [(row.analyte, row.value, row.flag) for row in rows] == [("Glucose", "7.9", "high")]
+
+
+def test_a_value_with_its_mark_in_the_same_cell():
+    [row] = read(line(0, *HEADER), line(50, "Glucose", "7.9 ↑", "mmol/L", "3.9-6.1"))
+    assert (row.value, row.number, row.flag) == ("7.9", 7.9, "high")
+    assert row.cells["mark"].x > row.cells["value"].x
+
+
+def test_what_cannot_be_parsed_is_unknown_and_not_guessed():
+    [row] = read(line(0, *HEADER), line(50, "Glucose", "7.g", "mmol/L", "3.9-6.1"))
+    assert (row.value, row.number, row.flag) == ("7.g", None, "unknown")
+
+
+def test_ids_are_unique_within_the_item():
+    rows = read(line(0, *HEADER), *[line(50 * n, f"A{n}", "1", "g/L", "0-2") for n in range(1, 6)])
+    assert len({row.id for row in rows}) == 5
+
+
+texts = st.builds(
+    at,
+    st.integers(0, 900),
+    st.integers(0, 300),
+    st.one_of(st.sampled_from([*HEADER, "5.6", "<3", "3-5", "mmol/L", "H"]), st.text(max_size=12)),
+)
+
+
+@given(st.lists(texts, max_size=25))
+def test_no_arrangement_of_texts_breaks_the_reader(arrangement):
+    for row in read(line(0, *HEADER), arrangement):
+        assert row.analyte is not None and row.flag in {
+            *("low", "normal", "high", "abnormal", "unknown")
+        }
+        assert "value" in row.cells and row.box.width >= 0

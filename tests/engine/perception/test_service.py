@@ -1,0 +1,393 @@
+import asyncio
+import io
+import os
+import signal
+import struct
+import time
+import zipfile
+import zlib
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from engine.api import (
+    Completed,
+    Detected,
+    EngineCode,
+    LabRow,
+    LevelReady,
+    Media,
+    MediaFailed,
+    Progress,
+    TextRow,
+)
+from engine.perception.config import PerceptionConfig
+from engine.perception.service import Perception
+from tests.support.labsheet_render import overlap, photo, reads_same, render_sheet
+from tests.support.looking import look, media
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def of(kind, seen):
+    return [one for one in seen if isinstance(one, kind)]
+
+
+def pid(perception, name):
+    return int(perception.stats().gauges[f"{name}_worker_pid_0"])
+
+
+def chunk(kind, payload):
+    checksum = zlib.crc32(kind + payload)
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", checksum)
+
+
+def png(width, height, rows, depth=8, colour=2):
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def small_picture(form):
+    stream = io.BytesIO()
+    Image.linear_gradient("L").resize((48, 36)).convert("RGB").save(stream, form)
+    return stream.getvalue()
+
+
+# -- lab sheets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seed", "language"), [(1, "en"), (2, "en"), (1, "zh")])
+async def test_a_sheet_is_read_with_boxes_text_and_exactly_its_flags(
+    perception, tmp_path, seed, language
+):
+    sheet = render_sheet(seed, language)
+    assert len(sheet.rows) >= 12 and len(sheet.out_of_range) == 4
+    seen = await look(perception, media(tmp_path, sheet.png))
+    texts = of(TextRow, seen)
+    covered = right = 0
+    for cell in sheet.cells:
+        places = [(overlap(_plain(text.box), cell.box), text) for text in texts]
+        best, nearest = max(places, key=lambda place: place[0])
+        covered += best >= 0.5
+        right += best >= 0.5 and reads_same(cell.text, nearest.text)
+    assert covered >= 0.95 * len(sheet.cells)
+    assert right >= 0.95 * len(sheet.cells)
+    found = of(LabRow, seen)
+    assert [(row.analyte, row.value, row.flag) for row in found] == [
+        (row.analyte, row.value, row.flag) for row in sheet.rows
+    ]
+    assert [(row.number, row.low, row.high) for row in found] == [
+        (row.number, row.low, row.high) for row in sheet.rows
+    ]
+
+
+async def test_the_boxes_of_a_row_lie_on_its_cells(perception, tmp_path):
+    sheet = render_sheet(3, "en")
+    drawn = {(cell.field, cell.text): cell.box for cell in sheet.cells}
+    seen = await look(perception, media(tmp_path, sheet.png))
+    for row in of(LabRow, seen):
+        assert overlap(_plain(row.cells["analyte"]), drawn["analyte", row.analyte]) > 0.5
+
+
+async def test_text_and_rows_come_while_the_sheet_is_still_being_read(perception, tmp_path):
+    seen = await look(perception, media(tmp_path, render_sheet(2, "en").png))
+    order = [type(one) for one in seen]
+    first_row = order.index(LabRow)
+    assert order.index(TextRow) < first_row
+    assert TextRow in order[first_row:], "a row waits for its own line only"
+    progress = [one for one in of(Progress, seen) if one.stage == "ocr"]
+    assert [one.done for one in progress] == sorted(one.done for one in progress)
+    assert progress[0].done == 0 and progress[-1].done == progress[-1].total > 50
+
+
+# -- photographs ---------------------------------------------------------------------------------
+
+
+async def test_an_8_mb_photograph_shows_its_first_level_at_once(perception, tmp_path):
+    content = photo(3264, 2448, orientation=6, target_bytes=8_000_000)
+    assert 7_200_000 < len(content) < 8_800_000
+    await look(perception, media(tmp_path, small_picture("JPEG")))
+    item = media(tmp_path, content)
+    began = time.perf_counter()
+    first = 0.0
+    levels = []
+    async for one in perception.open(item):
+        if isinstance(one, LevelReady):
+            first = first or time.perf_counter() - began
+            levels.append(one)
+        if isinstance(one, Detected):
+            assert (one.width, one.height, one.orientation) == (2448, 3264, 6)
+    # 50 ms on an idle machine; the promise is 150 ms and the rest is for a busy one.
+    assert first < 0.45
+    assert [one.level for one in levels] == [16, 64, 256, 1024, 0]
+    assert all(one.height > one.width for one in levels)
+
+
+async def test_a_new_upload_does_not_wait_for_the_reading_of_another(perception, tmp_path):
+    reading = perception.open(media(tmp_path, render_sheet(2, "en").png))
+    async for one in reading:
+        if isinstance(one, Progress):
+            break
+    levels = asyncio.Event()
+
+    async def second():
+        async for one in perception.open(media(tmp_path, small_picture("PNG"))):
+            if isinstance(one, LevelReady):
+                levels.set()
+
+    other = asyncio.create_task(second())
+    while True:
+        one = await anext(reading)
+        if levels.is_set():
+            break
+    assert not isinstance(one, Completed)
+    async for _ in reading:
+        pass
+    await other
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+def archive():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as files:
+        files.writestr("a.txt", "hello " * 100)
+    return stream.getvalue()
+
+
+BAD = {
+    "empty": (b"", EngineCode.MEDIA_EMPTY),
+    "zip": (archive(), EngineCode.MEDIA_UNSUPPORTED),
+    "truncated png": (small_picture("PNG")[:-30], EngineCode.MEDIA_TRUNCATED),
+    "truncated jpeg": (small_picture("JPEG")[:-30], EngineCode.MEDIA_TRUNCATED),
+    "corrupt png": (png(40, 40, b"no zlib"), EngineCode.MEDIA_CORRUPT),
+    "50,000 x 50,000": (png(50_000, 50_000, b""), EngineCode.MEDIA_TOO_MANY_PIXELS),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_bad_input_fails_alone_with_its_own_code(perception, tmp_path, name):
+    """L56: one malformed picture must not take the others with it."""
+    content, code = BAD[name]
+    worker = pid(perception, "decoder")
+    seen = await look(perception, media(tmp_path, content, name="picture.png"))
+    assert seen[-1].code is code
+    assert seen[-1].message.endswith(".")
+    after = await look(perception, media(tmp_path, small_picture("PNG")))
+    assert isinstance(after[-1], Completed)
+    assert pid(perception, "decoder") == worker
+
+
+async def test_a_bomb_is_refused_without_memory(perception, tmp_path):
+    """L53: a file of 110 KB that would unpack to 900 megapixels."""
+    packer = zlib.compressobj()
+    row = bytes(1 + 30_000 // 8)
+    rows = b"".join(packer.compress(row) for _ in range(30_000)) + packer.flush()
+    content = png(30_000, 30_000, rows, depth=1, colour=0)
+    assert len(content) < 200_000
+    process = psutil.Process(pid(perception, "decoder"))
+    await look(perception, media(tmp_path, small_picture("PNG")))
+    before = process.memory_info().rss
+    seen = await look(perception, media(tmp_path, content))
+    assert seen[-1].code is EngineCode.MEDIA_TOO_MANY_PIXELS
+    assert process.memory_info().rss - before < 8_000_000
+
+
+async def test_a_lie_about_the_type_is_reported_and_not_obeyed(perception, tmp_path):
+    item = media(tmp_path, small_picture("PNG"), declared_type="image/jpeg")
+    seen = await look(perception, item)
+    assert seen[0].mismatch and seen[0].media_type == "image/png"
+    assert isinstance(seen[-1], Completed)
+
+
+async def test_a_path_that_is_gone_is_a_failure_and_not_silence(perception, tmp_path):
+    item = Media(
+        id="gone", tenant="t", path=str(tmp_path / "x"), name="x", derived_dir=str(tmp_path / "d")
+    )
+    assert isinstance((await look(perception, item))[-1], MediaFailed)
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG"])
+async def test_damage_anywhere_ends_in_a_code_or_a_picture_and_never_in_silence(
+    perception, tmp_path, form
+):
+    original = small_picture(form)
+    chance = np.random.default_rng(7)
+    items = []
+    for _ in range(40):
+        content = bytearray(original)
+        for at in chance.integers(2, min(len(content), 400), chance.integers(1, 6)):
+            content[at] = chance.integers(0, 256)
+        if chance.random() < 0.4:
+            content = content[: chance.integers(1, len(content))]
+        items.append(media(tmp_path, bytes(content)))
+    codes = set()
+    for item in items:
+        last = (await asyncio.wait_for(look(perception, item), 20))[-1]
+        codes.add(last.code if isinstance(last, MediaFailed) else "completed")
+    assert codes <= {
+        "completed",
+        EngineCode.MEDIA_CORRUPT,
+        EngineCode.MEDIA_TRUNCATED,
+        EngineCode.MEDIA_UNSUPPORTED,
+        EngineCode.MEDIA_TOO_MANY_PIXELS,
+    }
+    assert len(codes) > 2
+
+
+# -- faults --------------------------------------------------------------------------------------
+
+
+async def test_a_decoder_killed_at_work_costs_one_upload(perception, tmp_path):
+    item = media(tmp_path, photo(4000, 3000))
+    codes = []
+    async for one in perception.open(item):
+        if isinstance(one, LevelReady) and one.level == 16:
+            os.kill(pid(perception, "decoder"), signal.SIGKILL)
+        if isinstance(one, MediaFailed):
+            codes.append(one.code)
+    assert codes == [EngineCode.DECODER_LOST]
+    assert not [name for name in os.listdir(item.derived_dir) if name.startswith(".")]
+    after = await look(perception, media(tmp_path, small_picture("PNG")))
+    assert isinstance(after[-1], Completed)
+
+
+async def test_a_reader_killed_at_work_costs_one_upload(perception, tmp_path):
+    sheet = render_sheet(1, "en").png
+    codes = []
+    async for one in perception.open(media(tmp_path, sheet)):
+        if isinstance(one, TextRow) and not codes:
+            os.kill(pid(perception, "ocr"), signal.SIGKILL)
+            codes.append("killed")
+        if isinstance(one, MediaFailed):
+            codes.append(one.code)
+    assert codes == ["killed", EngineCode.DECODER_LOST]
+    after = await look(perception, media(tmp_path, sheet))
+    assert len(of(LabRow, after)) == 14
+
+
+async def test_a_look_that_takes_too_long_ends_by_the_clock(tmp_path):
+    perception = Perception(PerceptionConfig(decode_s=0.5))
+    await perception.start()
+    try:
+        await look(perception, media(tmp_path, small_picture("PNG")))
+        os.kill(pid(perception, "decoder"), signal.SIGSTOP)
+        seen = await look(perception, media(tmp_path, small_picture("PNG")))
+        assert seen[-1].code is EngineCode.MEDIA_TIMEOUT
+    finally:
+        await perception.stop()
+
+
+async def test_a_picture_that_needs_too_much_memory_fails_alone(tmp_path):
+    perception = Perception(PerceptionConfig(worker_memory_bytes=900_000_000))
+    await perception.start()
+    try:
+        rows = zlib.compress(bytes((1 + 4 * 9_500) * 9_500), 1)
+        seen = await look(perception, media(tmp_path, png(9_500, 9_500, rows, colour=6)))
+        assert seen[-1].code in (EngineCode.MEDIA_TOO_BIG, EngineCode.DECODER_LOST)
+        after = await look(perception, media(tmp_path, small_picture("PNG")))
+        assert of(LevelReady, after)
+    finally:
+        await perception.stop()
+
+
+async def test_stopping_ends_what_is_open_with_a_terminal(tmp_path):
+    perception = Perception(PerceptionConfig())
+    await perception.start()
+    seen = asyncio.create_task(look(perception, media(tmp_path, photo(4000, 3000))))
+    await asyncio.sleep(0)
+    await perception.stop()
+    assert (await seen)[-1].code is EngineCode.DECODER_LOST
+
+
+# -- feeding and limits --------------------------------------------------------------------------
+
+
+def fed(folder, item):
+    return Media(
+        id=item, tenant="t", path=None, name="camera", derived_dir=str(folder / f"{item}.derived")
+    )
+
+
+async def test_fed_bytes_are_looked_at_when_they_are_closed(perception, tmp_path):
+    content = small_picture("JPEG")
+    seen = perception.open(fed(tmp_path, "fed"))
+    for start in range(0, len(content), 100):
+        await perception.feed("fed", content[start : start + 100], 0)
+    await perception.close("fed")
+    kinds = [type(one) async for one in seen]
+    assert kinds[0] is Detected and kinds[-1] is Completed
+    assert not (tmp_path / "fed.derived" / ".spool").exists()
+
+
+async def test_fed_bytes_beyond_the_limit_are_too_big(tmp_path):
+    perception = Perception(PerceptionConfig(max_bytes=1000))
+    await perception.start()
+    try:
+        seen = perception.open(fed(tmp_path, "big"))
+        for _ in range(20):
+            await perception.feed("big", bytes(100), 0)
+        assert [one.code async for one in seen] == [EngineCode.MEDIA_TOO_BIG]
+        await perception.feed("big", bytes(100), 0)
+        await perception.close("big")
+        assert perception.stats().counters["bytes_dropped"] >= 100
+    finally:
+        await perception.stop()
+
+
+async def test_bytes_that_stop_coming_end_the_look(tmp_path):
+    perception = Perception(PerceptionConfig(feed_idle_s=0.05))
+    await perception.start()
+    try:
+        seen = perception.open(fed(tmp_path, "idle"))
+        assert [one.code async for one in seen] == [EngineCode.MEDIA_TIMEOUT]
+    finally:
+        await perception.stop()
+
+
+async def test_one_item_too_many_is_overloaded_and_the_others_go_on(tmp_path):
+    perception = Perception(PerceptionConfig(max_open=2))
+    await perception.start()
+    try:
+        accepted = [perception.open(fed(tmp_path, f"item {n}")) for n in range(2)]
+        refused = [one async for one in perception.open(fed(tmp_path, "item 2"))]
+        assert [one.code for one in refused] == [EngineCode.OVERLOADED]
+        for n, seen in enumerate(accepted):
+            await perception.close(f"item {n}")
+            assert [one.code async for one in seen] == [EngineCode.MEDIA_EMPTY]
+        assert perception.stats().gauges["media_open"] == 0
+    finally:
+        await perception.stop()
+
+
+async def test_an_id_that_is_open_is_refused(perception, tmp_path):
+    seen = perception.open(fed(tmp_path, "twice"))
+    with pytest.raises(ValueError, match="open"):
+        perception.open(fed(tmp_path, "twice"))
+    await perception.close("twice")
+    assert [type(one) async for one in seen] == [MediaFailed]
+
+
+async def test_a_look_that_nobody_waits_for_any_more_is_ended(perception, tmp_path):
+    seen = perception.open(media(tmp_path, photo(4000, 3000)))
+    async for one in seen:
+        if isinstance(one, Detected):
+            break
+    await seen.aclose()
+    # The next look finds the only decoder free and alive.
+    after = await look(perception, media(tmp_path, small_picture("PNG")))
+    assert isinstance(after[-1], Completed)
+
+
+async def test_ten_items_at_once_all_end(perception, tmp_path):
+    items = [media(tmp_path, small_picture(form)) for form in ("PNG", "JPEG") * 5]
+    ends = await asyncio.gather(*[look(perception, item) for item in items])
+    assert all(isinstance(seen[-1], Completed) for seen in ends)
+
+
+def _plain(box):
+    return (box.x, box.y, box.width, box.height)

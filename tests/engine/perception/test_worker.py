@@ -1,0 +1,69 @@
+import io
+import os
+import signal
+import subprocess
+import sys
+
+from engine.api import EngineCode, MediaFailed
+from engine.perception.wire import Accepted, Decode, Pixels, Read, frame
+from engine.perception.worker import Worker
+
+
+def worker():
+    return Worker(ocr_threads=1, ocr_side_px=640, ocr_batch=4, ocr_min_score=0.5)
+
+
+def test_importing_the_worker_loads_neither_torch_nor_a_decoder():
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import engine.perception.worker, sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not {"torch", "PIL.Image", "onnxruntime", "rapidocr", "cv2"} & set(loaded)
+
+
+def test_a_fault_of_ours_is_an_answer_without_details(tmp_path, capfd):
+    pixels = Pixels(path=str(tmp_path / "not there"), width=3, height=2)
+    answers = list(worker().answers(Read(media="m", pixels=pixels, cpu_s=100)))
+    assert answers[0] == Accepted()
+    assert isinstance(answers[-1], MediaFailed) and answers[-1].code is EngineCode.INTERNAL
+    assert "not there" not in answers[-1].message + capfd.readouterr().err
+
+
+def test_a_closed_pipe_ends_the_worker():
+    answers = io.BytesIO()
+    worker().serve(io.BytesIO(b""), answers)
+    assert answers.getvalue() == b""
+
+
+def test_a_worker_whose_parent_is_gone_ends_by_its_own_cpu_clock(tmp_path):
+    """A decoder in an endless loop would outlive a killed parent for ever."""
+    script = "from engine.perception.worker import limit_cpu\nlimit_cpu(1)\nwhile True: pass"
+    ended = subprocess.run([sys.executable, "-c", script], timeout=30, check=False)
+    assert ended.returncode == -signal.SIGXCPU
+
+
+def test_the_worker_ends_when_its_parent_closes_the_pipe(tmp_path):
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    request = Decode(
+        media="m",
+        path=str(path),
+        derived_dir=str(tmp_path / "derived"),
+        declared_type=None,
+        max_bytes=10,
+        max_pixels=10,
+        cpu_s=10,
+    )
+    arguments = ["--role=decode", "--memory-bytes=3000000000", "--ocr-threads=1"]
+    arguments += ["--ocr-side-px=640", "--ocr-batch=4", "--ocr-min-score=0.5"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "engine.perception.worker", *arguments],
+        input=frame(request),
+        capture_output=True,
+        timeout=30,
+        check=True,
+        env=os.environ,
+    )
+    assert b"media_empty" in ended.stdout

@@ -74,7 +74,9 @@ class EngineClient:
         self._on_stage = on_stage
         self._link: _Link | None = None
         self._is_up = asyncio.Event()
-        self._detail = "the engine was not started"
+        # Where the start-up is, and why the engine went away before it.
+        self._stage = ""
+        self._detail = "it is not up yet"
         self._keeper: asyncio.Task[None] | None = None
         self.pid: int | None = None
 
@@ -182,7 +184,9 @@ class EngineClient:
 
     def _now(self) -> _Link:
         if self._link is None:
-            raise EngineError(EngineCode.ENGINE_LOST, f"The engine is away: {self._detail}.")
+            starting = f"; it is starting: {self._stage}" if self._stage else ""
+            message = f"The engine is away: {self._detail}{starting}."
+            raise EngineError(EngineCode.ENGINE_LOST, message)
         return self._link
 
     async def _reach(self, timeout_s: float) -> _Link:
@@ -207,6 +211,7 @@ class EngineClient:
                 self.pid = None
                 if process is not None:
                     await _end(process)
+            self._stage = ""
             log.warning("engine away (%s), next try in %.2f s", self._detail, back_off_s)
             await asyncio.sleep(back_off_s)
             back_off_s = min(back_off_s * 2, LONGEST_BACK_OFF_S)
@@ -235,9 +240,10 @@ class EngineClient:
                 continue
             match stage:
                 case wire.Stage(name=name):
-                    self._detail = f"starting, {name}"
+                    self._stage = name
                     self._on_stage(name)
                 case wire.Ready():
+                    self._stage = ""
                     self._on_stage("ready")
                     return True
                 case wire.StartFailed(message=message):

@@ -177,9 +177,7 @@ async def run(socket: Path, settings: EngineSettings) -> None:
 
 
 async def _load(settings: EngineSettings) -> LocalEngine:
-    from engine.config import EngineConfig
     from engine.embedded import MANIFEST, TABLE
-    from engine.engine import LocalEngine
 
     model = settings.model
     if embedded := TABLE.get(model):
@@ -187,6 +185,11 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         if not (folder / MANIFEST).is_file():
             raise FileNotFoundError(f"{model} is not there yet: run `consilium models pull`")
         model = str(folder)
+
+    # Only now, because this loads torch.
+    from engine.config import EngineConfig
+    from engine.engine import LocalEngine
+
     config = EngineConfig(
         model=model,
         dtype=settings.dtype,
@@ -229,6 +232,9 @@ def main() -> int:
     settings = msgspec.json.decode(arguments.settings, type=EngineSettings)
     try:
         asyncio.run(run(arguments.socket, settings))
+    except FileNotFoundError as error:
+        say(wire.StartFailed(str(error)))
+        return 1
     # The border of the process: the operator gets one sentence, the log the rest.
     except Exception as error:
         log.exception("the engine ended")

@@ -58,9 +58,7 @@ def test_every_lab_row_stands_in_the_prompt_with_its_flag_and_the_question_last(
     for n in range(3):
         assert f"Analyte {n} | {n}.5 | mmol/L | 1.0-9.0 | " in prompt.text
     assert "Out of range: Analyte 1 1.5 mmol/L (high)." in prompt.text
-    assert prompt.text.endswith(
-        "Dr Wu (ICU): What is high?<|im_end|>\n<|im_start|>assistant\n"
-    )
+    assert prompt.text.endswith("Dr Wu (ICU): What is high?<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_the_tokens_are_those_of_the_text(writer, tokenizer):

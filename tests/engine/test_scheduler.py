@@ -8,9 +8,7 @@ from engine.sequence import Sequence, State
 
 def waiting(turn, session=None, priority=0):
     messages = (Message(role="user", text="?"),)
-    asked = Turn(
-        id=turn, session=session or turn, tenant="c", messages=messages, priority=priority
-    )
+    asked = Turn(id=turn, session=session or turn, tenant="c", messages=messages, priority=priority)
     return Sequence(asked, lambda event: None, 0.0, Sampling())
 
 

@@ -35,7 +35,9 @@ SHEET = Seen(
         TextRow(media="m", id="t2", box=Box(12, 2, 60, 15), text="Glucose", score=0.9),
     ),
 )
-ANSWER = "Glucose is 11.2 mmol/L, 糖化血红蛋白 7.2% too. Urea 5.0, sodium 140. See Dr. Chen, 5 < 10."
+ANSWER = (
+    "Glucose is 11.2 mmol/L, 糖化血红蛋白 7.2% too. Urea 5.0, sodium 140. See Dr. Chen, 5 < 10."
+)
 
 
 def found(pieces):

@@ -1,0 +1,69 @@
+"""One packed step over several sessions computes what each session alone would."""
+
+import pytest
+import torch
+from transformers import LlamaConfig, MambaConfig, MambaForCausalLM
+
+from engine.kv.context import Context
+from engine.models.backend import Backend, Segment, UnsupportedModel
+
+
+def context(backend, room=256):
+    made = Context(backend.shape)
+    made.resize(room)
+    return made
+
+
+def alone(backend, tokens):
+    return backend.run([Segment(context(backend), tokens, True)])[0]
+
+
+def test_mixed_windows_and_decodes_equal_separate_runs(tiny):
+    backend = tiny.backend
+    first, second = list(range(10, 60)), list(range(60, 90))
+    a, b = context(backend), context(backend)
+    backend.run([Segment(a, first[:20], False)])
+    backend.run([Segment(a, first[20:49], False), Segment(b, second[:7], False)])
+    logits = backend.run([Segment(a, first[49:], True), Segment(b, second[7:], True)])
+    assert torch.allclose(logits[0], alone(backend, first), atol=1e-3)
+    assert torch.allclose(logits[1], alone(backend, second), atol=1e-3)
+    assert a.tokens == first and b.tokens == second
+
+
+def test_a_cropped_context_computes_as_if_the_rest_had_never_been(tiny):
+    backend = tiny.backend
+    used = context(backend)
+    backend.run([Segment(used, list(range(10, 80)), False)])
+    used.crop(30)
+    logits = backend.run([Segment(used, [99, 98], True)])
+    assert torch.allclose(logits[0], alone(backend, [*range(10, 40), 99, 98]), atol=1e-3)
+
+
+def test_a_step_without_samples_returns_no_logits(tiny):
+    backend = tiny.backend
+    assert len(backend.run([Segment(context(backend), [5, 6], False)])) == 0
+
+
+def test_the_model_answers(tiny):
+    assert tiny.backend.answers()
+
+
+def test_E79_a_recurrent_model_is_refused_in_words():
+    model = MambaForCausalLM(
+        MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
+    )
+    with pytest.raises(UnsupportedModel):
+        Backend(model)
+
+
+def test_layers_that_cannot_be_rolled_back_are_refused(tiny):
+    model = tiny.backend.model
+    config = LlamaConfig(**model.config.to_dict())
+    config.layer_types = ["linear_attention", "full_attention", "full_attention"]
+    odd = type(model)(model.config)
+    odd.config.layer_types = config.layer_types
+    try:
+        with pytest.raises(UnsupportedModel, match="linear_attention"):
+            Backend(odd)
+    finally:
+        del model.config.layer_types

@@ -1,0 +1,53 @@
+"""A model that fails on a step costs the turns of that step, never the engine."""
+
+import asyncio
+
+from engine.api import EngineCode, Message, Turn, TurnDone, TurnFailed
+
+
+def ask(text, turn, session):
+    messages = (Message(role="user", text=text),)
+    return Turn(id=turn, session=session, tenant="c", messages=messages, max_new_tokens=4)
+
+
+async def events_of(engine, turn):
+    return [event async for event in engine.submit(turn)]
+
+
+async def test_E2_a_model_that_raises_fails_its_turns_and_answers_the_next(
+    tiny, tokenizer, make_engine
+):
+    """Stands for a kernel that refuses one input: the network itself raises on one token."""
+    poison = tokenizer.encode("🎉", add_special_tokens=False)[-1]
+
+    def refuse(module, args, kwargs):
+        if poison in kwargs["input_ids"]:
+            raise RuntimeError("could not create a primitive")
+
+    tiny.backend.model.register_forward_pre_hook(refuse, with_kwargs=True)
+    async with make_engine(tiny) as engine:
+        failed = await events_of(engine, ask("🎉", "t1", "s1"))
+        assert isinstance(failed[-1], TurnFailed) and failed[-1].code is EngineCode.INTERNAL
+        assert "primitive" not in failed[-1].message
+        assert (await engine.health()).ready
+        assert isinstance((await events_of(engine, ask("ok?", "t2", "s1")))[-1], TurnDone)
+
+
+async def test_one_turn_id_runs_once(tiny, make_engine):
+    async with make_engine(tiny) as engine:
+        both = await asyncio.gather(
+            events_of(engine, ask("A?", "t", "s1")), events_of(engine, ask("B?", "t", "s2"))
+        )
+    assert sorted(type(events[-1]).__name__ for events in both) == ["TurnDone", "TurnFailed"]
+
+
+async def test_counters_add_up(tiny, make_engine):
+    async with make_engine(tiny) as engine:
+        done = (await events_of(engine, ask("A?", "t1", "s1")))[-1]
+        again = (await events_of(engine, ask("A?", "t2", "s1")))[-1]
+        stats = await engine.stats()
+    counters = stats.counters
+    assert counters["tokens_generated"] == 8
+    prompts = done.prompt_tokens + again.prompt_tokens
+    assert counters["tokens_cached"] + counters["tokens_prefilled"] == prompts
+    assert stats.gauges["turns_running"] == stats.gauges["turns_waiting"] == 0

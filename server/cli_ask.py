@@ -1,0 +1,145 @@
+"""`consilium ask`: a participant in a terminal, over the same protocol as everybody else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from protocol.client import connect
+from protocol.consultation import Consultation, TurnHandle
+from protocol.joining import AnswerFailed, ConsultationError, UploadFailed
+from protocol.shapes import LabRow
+from protocol.state import AssetState, TurnState
+
+REFRESH_PER_S = 10
+FLAG_STYLE = {"low": "bold yellow", "high": "bold red", "abnormal": "bold red", "unknown": "dim"}
+FLAG_TEXT = {"low": "↓ low", "high": "↑ high", "abnormal": "! abnormal", "unknown": "? unclear"}
+SPAN_STYLE = {"out_of_range": "bold red", "number": "cyan", "unit": "cyan", "entity": "green"}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask where, and the files that go with it."""
+
+    url: str
+    text: str
+    files: tuple[Path, ...]
+    name: str
+    department: str
+    token: str | None
+
+
+async def watch(question: Question) -> int:
+    """Ask and show the answer as it comes; returns the command's exit status."""
+    errors = Console(stderr=True, highlight=False)
+    try:
+        async with connect(
+            question.url,
+            name=question.name,
+            department=question.department,
+            token=question.token,
+        ) as room:
+            return await _ask(room, question)
+    except UploadFailed as error:
+        errors.print(f"[red]✗[/] upload: {error}")
+    except AnswerFailed as error:
+        errors.print(f"[red]✗[/] answer: {error}")
+    except (ConsultationError, OSError, ValueError) as error:
+        errors.print(f"[red]✗[/] {error}")
+    return 1
+
+
+async def _ask(room: Consultation, question: Question) -> int:
+    screen = Screen(room)
+    console = Console()
+    live = Live(
+        get_renderable=screen.render,
+        console=console,
+        refresh_per_second=REFRESH_PER_S,
+        transient=True,
+        auto_refresh=console.is_terminal,
+    )
+    with live:
+        for path in question.files:
+            screen.uploading[path.name] = (0, path.stat().st_size)
+            asset = await room.upload(path, progress=screen.progress_of(path.name))
+            screen.assets.append(asset)
+        screen.turn = await room.ask(question.text, assets=screen.assets)
+        async for piece in screen.turn:
+            # Without a terminal the words are written as they come, for a pipe.
+            if not console.is_terminal:
+                console.file.write(piece)
+                console.file.flush()
+        end = await screen.turn.done()
+    # The live display is gone when it ends; what it showed last stays as plain output.
+    console.print(screen.render() if console.is_terminal else "")
+    return 0 if end.status == "done" else 1
+
+
+@dataclass
+class Screen:
+    """What the terminal shows: uploads, what was read, and the answer so far."""
+
+    room: Consultation
+    uploading: dict[str, tuple[int, int]] = field(default_factory=dict)
+    assets: list[str] = field(default_factory=list)
+    turn: TurnHandle | None = None
+
+    def progress_of(self, name: str) -> _Progress:
+        """Return the callback that moves one file's bar."""
+        return _Progress(self, name)
+
+    def render(self) -> RenderableType:
+        """Draw the present state."""
+        parts: list[RenderableType] = []
+        for name, (done, total) in self.uploading.items():
+            if done < total:
+                parts += [Text(f"sending {name}"), ProgressBar(total=total, completed=done)]
+        for asset_id in self.assets:
+            if (asset := self.room.state.assets.get(asset_id)) is not None:
+                parts.append(_picture(asset))
+        if self.turn is not None and (state := self.turn.state) is not None:
+            parts.append(_answer(state))
+        return Group(*parts)
+
+
+class _Progress:
+    def __init__(self, screen: Screen, name: str) -> None:
+        self._screen, self._name = screen, name
+
+    def __call__(self, done: int, total: int) -> None:
+        self._screen.uploading[self._name] = (done, total)
+
+
+def _picture(asset: AssetState) -> RenderableType:
+    rows = [row for row in asset.rows if isinstance(row, LabRow)]
+    size = f"{asset.width}×{asset.height}" if asset.width else ""
+    title = f"{asset.name} {size} {asset.status}{': ' + asset.message if asset.message else ''}"
+    if not rows:
+        lines = len(asset.rows)
+        return Text(f"{title}, {lines} lines of text" if lines else title, style="dim")
+    table = Table("analyte", "value", "unit", "range", "flag", title=title, title_justify="left")
+    for row in rows:
+        cells = (row.analyte, row.value, row.unit, row.range, FLAG_TEXT.get(row.flag, ""))
+        # `Text`, so that nothing on a sheet is read as markup.
+        table.add_row(*(Text(cell) for cell in cells), style=FLAG_STYLE.get(row.flag, ""))
+    return table
+
+
+def _answer(turn: TurnState) -> Text:
+    text = Text(turn.text)
+    for span in turn.spans:
+        text.stylize(SPAN_STYLE[span.kind], span.start, span.end)
+    if turn.status == "running":
+        text.append(" …" if turn.text else "thinking …", style="dim")
+    elif turn.status != "done":
+        text.append(f" [{turn.status}] {turn.message}", style="red")
+    elif turn.sight == "text":
+        text.append("\n(the model read the text of the pictures, not their pixels)", style="dim")
+    return text

@@ -1,0 +1,143 @@
+"""Two people in two browsers, one room, one picture."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+from playwright.async_api import expect
+
+from tests.support.labsheet_render import photo, render_sheet
+from tests.support.page import Visitor
+
+pytestmark = pytest.mark.browser
+
+WATCH_SHIFTS = """() => {
+  window.shifts = 0;
+  new PerformanceObserver(list => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+  }).observe({type: 'layout-shift', buffered: true});
+}"""
+WATCH_MARKS = """() => {
+  window.seen = {};
+  const look = () => document.querySelectorAll('[data-testid=annotation]').forEach(g => {
+    window.seen[g.dataset.id] ??= Date.now();
+  });
+  new MutationObserver(look).observe(document.body, {subtree: true, childList: true});
+  look();
+}"""
+
+
+def new_room() -> str:
+    return f"e2e-{uuid.uuid4().hex[:8]}"
+
+
+async def two_people(browser, product, room):
+    wu = await Visitor.arrive(browser, product.base, room, "Dr Wu", "Radiology")
+    ada = await Visitor.arrive(browser, product.base, room, "Dr Ada", "Cardiology")
+    return wu, ada
+
+
+async def test_a_box_drawn_in_one_page_is_in_the_other_within_300_ms_at_the_same_pixels(
+    browser, product
+):
+    wu, ada = await two_people(browser, product, new_room())
+    await wu.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
+    await ada.sees_full_picture()
+    for visitor in (wu, ada):
+        await visitor.page.evaluate(WATCH_MARKS)
+    await wu.at("tool-rectangle").click()
+    before = set(await wu.marks())
+    await wu.drag((0.25, 0.25), (0.5, 0.75))
+    await expect(ada.at("annotation")).to_have_count(len(before) + 1)
+    (mark_id,) = set(await ada.marks()) - before
+    await expect(wu.page.locator(f"[data-testid=annotation][data-id='{mark_id}']")).to_be_visible()
+    drawn = await wu.page.evaluate("id => window.seen[id]", mark_id)
+    shown = await ada.page.evaluate("id => window.seen[id]", mark_id)
+    assert shown - drawn < 300
+    here, there = (await wu.marks())[mark_id], (await ada.marks())[mark_id]
+    expected = {"x": 400, "y": 300, "width": 400, "height": 600}
+    for name, value in expected.items():
+        assert float(here[name]) == float(there[name])
+        # The mouse moves by whole screen pixels, each of which covers several picture pixels.
+        scale = 1600 / (await wu.at("viewer-image").bounding_box())["width"]
+        assert abs(float(there[name]) - value) <= max(1.0, scale)
+    assert there["actorKind"] == "person"
+    assert wu.complaints == ada.complaints == []
+
+
+async def test_the_layout_does_not_move_while_levels_load(browser, product):
+    wu, _ = await two_people(browser, product, new_room())
+    await wu.page.evaluate(WATCH_SHIFTS)
+    await wu.drop("photo.jpg", photo(3264, 2448, 6), "image/jpeg")
+    assert await wu.page.evaluate("() => window.shifts") == 0
+
+
+async def test_the_lab_table_fills_and_out_of_range_rows_are_marked(browser, product):
+    wu, ada = await two_people(browser, product, new_room())
+    sheet = render_sheet(3, "en")
+    await wu.drop("sheet.png", sheet.png, "image/png")
+    await expect(ada.at("lab-row")).to_have_count(len(sheet.rows), timeout=60_000)
+    flagged = ada.page.locator("[data-testid=lab-row]:not([data-flag=normal])")
+    await expect(flagged).to_have_count(len(sheet.out_of_range))
+    by_model = ada.page.locator("[data-testid=annotation][data-actor-kind=model]")
+    await expect(by_model).to_have_count(len(sheet.out_of_range))
+    assert wu.complaints == ada.complaints == []
+
+
+async def test_a_page_killed_mid_answer_shows_the_identical_answer_when_it_is_back(
+    browser, product
+):
+    room = new_room()
+    wu, ada = await two_people(browser, product, room)
+    sheet = render_sheet(4, "en")
+    await wu.drop("sheet.png", sheet.png, "image/png")
+    await expect(wu.at("lab-row")).to_have_count(len(sheet.rows), timeout=60_000)
+    await wu.ask("Explain in several sentences which values are out of range.")
+    await expect(ada.at("turn-answer").first).not_to_be_empty(timeout=30_000)
+    # The page dies while words come; nothing of it gets to say goodbye.
+    await wu.crash()
+    back = Visitor(await (await browser.new_context()).new_page())
+    await back.join(product.base, room, "Dr Wu", "Radiology")
+    await ada.sees_turn(0, "done")
+    await back.sees_turn(0, "done")
+    await back.sees_full_picture()
+    assert await back.answer(0) == await ada.answer(0) != ""
+    assert await back.marks() == await ada.marks()
+    assert back.complaints == ada.complaints == []
+
+
+async def test_interrupting_ends_the_answer_for_everyone(browser, product):
+    wu, ada = await two_people(browser, product, new_room())
+    await wu.ask("Write a long story about a hospital, with many details.")
+    await expect(wu.at("turn-answer").first).not_to_be_empty(timeout=30_000)
+    await ada.at("interrupt").click()
+    for visitor in (wu, ada):
+        await visitor.sees_turn(0, "cancelled")
+    assert await wu.answer(0) == await ada.answer(0)
+
+
+async def test_the_page_is_usable_on_a_phone(browser, product):
+    small = await Visitor.arrive(browser, product.base, new_room(), "Dr Li", "Lab", size=(390, 844))
+    await small.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
+    widths = await small.page.evaluate(
+        "() => [document.documentElement.scrollWidth, window.innerWidth]"
+    )
+    assert widths[0] <= widths[1]
+    await small.ask("What is a normal potassium?")
+    await small.sees_turn(0, "done")
+    assert small.complaints == []
+
+
+async def test_a_label_of_10_kb_moves_nothing_W88(browser, product):
+    wu, ada = await two_people(browser, product, new_room())
+    await wu.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
+    await wu.ask("<img src=x onerror=alert(1)>" + "long " * 1_500)
+    await expect(ada.at("turn").first).to_be_visible()
+    widths = await ada.page.evaluate(
+        "() => [document.documentElement.scrollWidth, window.innerWidth]"
+    )
+    assert widths[0] <= widths[1]
+    assert await ada.page.locator("img[src=x]").count() == 0
+    assert re.search("onerror", await ada.at("turn").first.inner_text())

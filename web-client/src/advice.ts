@@ -1,0 +1,52 @@
+/** What a person can do about an error of the server, by its code. */
+
+import type { ErrorCode } from "./protocol/types.gen";
+
+const ADVICE: Partial<Record<ErrorCode, string>> = {
+  too_big: "Make it shorter.",
+  not_storable: "Remove unusual characters and try again.",
+  unauthenticated: "Ask for a new link to this room.",
+  token_expired: "Ask for a new link to this room.",
+  forbidden: "Ask the chair of this room for permission.",
+  replaced: "Go on in the other tab, or reload this one.",
+  rate_limited: "Wait a moment, then try again.",
+  overloaded: "Many questions are under way; try again in a moment.",
+  asset_unknown: "Choose another picture.",
+  asset_not_ready: "Wait until the upload is complete.",
+  annotation_deleted: "You can draw it again as a new mark.",
+  room_full: "Start a new room.",
+  unavailable: "Nothing was saved. Try again in a moment.",
+  stream_limit: "Wait until other uploads are complete.",
+  size_mismatch: "Add the file again.",
+  hash_mismatch: "The file changed on its way. Add it again.",
+  upload_abandoned: "Add the file again.",
+  media_unsupported: "Use a PNG, JPEG, WebP, TIFF or BMP picture.",
+  media_empty: "Choose a file that is not empty.",
+  media_truncated: "Save or export the picture again, then add it.",
+  media_corrupt: "Save or export the picture again, then add it.",
+  media_too_many_pixels: "Scale the picture down, then add it.",
+  media_too_big: "Make the file smaller, then add it.",
+  media_timeout: "Try again, or use another format.",
+  decoder_lost: "Add the file again.",
+  turn_interrupted: "Ask again.",
+  context_full: "Shorten the question, or start a new room.",
+  language_unsupported: "Ask in English, or have another model set up.",
+  engine_lost: "The model restarts. Ask again in a moment.",
+  internal: "Try again; if it stays, tell whoever runs this server.",
+};
+
+export const adviceFor = (code: ErrorCode): string => ADVICE[code] ?? "";
+
+/** Why a room closed to this page for good, by the close code. */
+export function endWords(code: number): string {
+  switch (code) {
+    case 4401:
+      return "Your access has ended. Ask for a new link to this room.";
+    case 4403:
+      return "You have no access to this room.";
+    case 4409:
+      return "This room is open in another tab or window of yours.";
+    default:
+      return "The server ended this connection. Reload the page to try again.";
+  }
+}

@@ -1,0 +1,211 @@
+/** Marks over a picture: an SVG in image pixels for the shapes, HTML for their names. */
+
+import type { Mark } from "../protocol/room";
+import type { Shape } from "../protocol/types.gen";
+import { KeyedChildren, element, setAttributes, setText, svgElement } from "./dom";
+import { CORNERS, bounds, cornerOf, path } from "./geometry";
+import type { Viewer } from "./viewer";
+import type { Box } from "./viewport";
+
+/** A mark to draw; `pending` while the log has not confirmed it. */
+export interface DrawnMark {
+  readonly mark: Mark;
+  readonly pending: boolean;
+}
+
+const POINT_RADIUS_PX = 7;
+const HANDLE_PX = 10;
+
+export class AnnotationLayer {
+  selected: string | null = null;
+
+  private marks: readonly DrawnMark[] = [];
+  private held: { id: string; shape: Shape } | null = null;
+  private readonly groups: KeyedChildren<DrawnMark, SVGGElement>;
+  private readonly names: KeyedChildren<DrawnMark, HTMLElement>;
+  private readonly spot = svgElement("path", { class: "spot" });
+  private readonly draft = svgElement("path", { class: "draft" });
+  private readonly handles = svgElement("g", { class: "handles" });
+
+  constructor(
+    private readonly viewer: Viewer,
+    overlay: SVGSVGElement,
+    private readonly labels: HTMLElement,
+  ) {
+    const group = svgElement("g");
+    overlay.append(this.spot, group, this.handles, this.draft);
+    this.groups = new KeyedChildren<DrawnMark, SVGGElement>(group, newGroup, (g, drawn) =>
+      this.drawMark(g, drawn),
+    );
+    this.names = new KeyedChildren<DrawnMark, HTMLElement>(labels, newLabel, drawLabel);
+    viewer.watch(() => this.viewportChanged());
+  }
+
+  /** Draw these marks, leaving alone what somebody here is dragging. */
+  render(marks: readonly DrawnMark[]): void {
+    const known = new Map(this.marks.map((drawn) => [drawn.mark, drawn]));
+    this.marks = marks.map((drawn) => {
+      const before = known.get(drawn.mark);
+      return before?.pending === drawn.pending ? before : drawn;
+    });
+    if (!marks.some(({ mark }) => mark.annotation.id === this.selected)) this.selected = null;
+    this.draw();
+  }
+
+  shapeOf(id: string): Shape | null {
+    return this.find(id)?.mark.annotation.shape ?? null;
+  }
+
+  find(id: string | null): DrawnMark | null {
+    return this.marks.find(({ mark }) => mark.annotation.id === id) ?? null;
+  }
+
+  select(id: string | null): void {
+    this.selected = id;
+    this.draw();
+  }
+
+  /** Show a mark elsewhere while it is dragged; null lets the room's state show again. */
+  hold(held: { id: string; shape: Shape } | null): void {
+    this.held = held;
+    this.draw();
+  }
+
+  drawDraft(shape: Shape | null): void {
+    setAttributes(this.draft, { d: shape === null ? null : path(shape, this.pointRadius()) });
+  }
+
+  /** Light up a place of the picture; null puts the light out. */
+  highlight(box: Box | null): void {
+    if (box === null) {
+      setAttributes(this.spot, { d: null });
+      return;
+    }
+    const margin = 3 / this.viewer.viewport.scale;
+    const shape = {
+      x: box.x - margin,
+      y: box.y - margin,
+      width: box.width + 2 * margin,
+      height: box.height + 2 * margin,
+    };
+    setAttributes(this.spot, { d: path({ type: "rectangle", ...shape }, 0) });
+  }
+
+  private pointRadius(): number {
+    return POINT_RADIUS_PX / this.viewer.viewport.scale;
+  }
+
+  private draw(): void {
+    const drawn = this.marks.map((entry): readonly [string, DrawnMark] => {
+      const { id } = entry.mark.annotation;
+      if (this.held?.id !== id) return [id, entry];
+      const annotation = { ...entry.mark.annotation, shape: this.held.shape };
+      return [id, { ...entry, mark: { ...entry.mark, annotation } }];
+    });
+    this.groups.render(drawn);
+    this.names.render(drawn.filter(([, { mark }]) => (mark.annotation.label ?? "") !== ""));
+    for (const [id] of drawn) {
+      this.groups.get(id)?.classList.toggle("selected", id === this.selected);
+    }
+    this.viewportChanged();
+  }
+
+  private drawMark(group: SVGGElement, { mark, pending }: DrawnMark): void {
+    const { annotation, by } = mark;
+    const box = bounds(annotation.shape);
+    const kind = by.kind ?? "person";
+    const label = annotation.label ?? "";
+    setAttributes(group, {
+      class: `mark ${annotation.shape.type} ${annotation.severity ?? "note"}`,
+      "data-actor-kind": kind,
+      "data-pending": pending ? "true" : null,
+      "data-x": box.x,
+      "data-y": box.y,
+      "data-width": box.width,
+      "data-height": box.height,
+      "aria-label": `${label || annotation.shape.type}, by ${by.name}${pending ? ", not saved yet" : ""}`,
+    });
+    this.drawPaths(group, annotation.shape);
+  }
+
+  private drawPaths(group: SVGGElement, shape: Shape): void {
+    const d = path(shape, this.pointRadius());
+    for (const line of group.children) setAttributes(line, { d });
+  }
+
+  /** What has a fixed size on the screen has another one in image pixels now. */
+  private viewportChanged(): void {
+    const { viewport, size } = this.viewer;
+    this.labels.hidden = size === null;
+    for (const { mark } of this.marks) {
+      const { id, shape: own } = mark.annotation;
+      const shape = this.held?.id === id ? this.held.shape : own;
+      const group = this.groups.get(id);
+      if (shape.type === "point" && group) this.drawPaths(group, shape);
+      const name = this.names.get(id);
+      if (name === undefined) continue;
+      const box = bounds(shape);
+      const rise = shape.type === "point" ? this.pointRadius() : 0;
+      const { x, y } = this.viewer.place({ x: box.x, y: box.y - rise });
+      const below = this.viewer.place({ x: box.x, y: box.y + box.height + rise }).y;
+      name.style.transform =
+        y < 24 ? `translate(${x}px, ${below + 3}px)` : `translate(${x}px, ${y - 3}px) translateY(-100%)`;
+    }
+    this.drawHandles(HANDLE_PX / viewport.scale);
+  }
+
+  private drawHandles(size: number): void {
+    const selected = this.find(this.selected)?.mark.annotation;
+    const shape = this.held?.id === selected?.id ? this.held?.shape : selected?.shape;
+    if (shape === undefined || (shape.type !== "rectangle" && shape.type !== "ellipse")) {
+      this.handles.replaceChildren();
+      return;
+    }
+    while (this.handles.childElementCount < CORNERS.length) {
+      this.handles.append(svgElement("rect", { class: "handle" }));
+    }
+    for (const [index, corner] of CORNERS.entries()) {
+      const { x, y } = cornerOf(shape, corner);
+      setAttributes(this.handles.children[index]!, {
+        "data-corner": corner,
+        x: x - size / 2,
+        y: y - size / 2,
+        width: size,
+        height: size,
+      });
+    }
+  }
+}
+
+function newGroup(id: string): SVGGElement {
+  const group = svgElement("g", {
+    "data-testid": "annotation",
+    "data-id": id,
+    "data-mark": id,
+    tabindex: 0,
+    role: "button",
+  });
+  // The halo keeps a line visible on any picture; the wide one is what a pointer meets.
+  group.append(
+    svgElement("path", { class: "halo" }),
+    svgElement("path", { class: "line" }),
+    svgElement("path", { class: "touch" }),
+  );
+  return group;
+}
+
+function newLabel(id: string): HTMLElement {
+  return element("div", { class: "label", "data-mark": id }, element("span"));
+}
+
+function drawLabel(label: HTMLElement, { mark, pending }: DrawnMark): void {
+  const { annotation, by } = mark;
+  const text = annotation.label ?? "";
+  setAttributes(label, {
+    class: `label ${annotation.severity ?? "note"}`,
+    "data-actor-kind": by.kind ?? "person",
+    "data-pending": pending ? "true" : null,
+    title: `${text} (${by.name})`,
+  });
+  setText(label.firstElementChild!, text);
+}

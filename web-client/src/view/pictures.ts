@@ -1,0 +1,239 @@
+/** The left side of the page: one picture with its marks, the tools, and the strip of all pictures. */
+
+import type { Asset, RoomState } from "../protocol/room";
+import type { Session } from "../protocol/session";
+import type { AnyOp, AssetProgress, Annotation, Shape } from "../protocol/types.gen";
+import type { Upload } from "../upload";
+import { AnnotationLayer } from "./annotations";
+import { AssetStrip } from "./assets";
+import { byId, setAttributes, setText } from "./dom";
+import { Gestures, type Tool } from "./gestures";
+import { Inspector } from "./inspector";
+import { Cursors } from "./presence";
+import { Viewer, ZOOM_STEP } from "./viewer";
+import type { Box, Place } from "./viewport";
+
+export interface PicturesNews {
+  act(op: AnyOp): void;
+  filesChosen(files: readonly File[]): void;
+  pointed(asset: string | null, place: Place | null): void;
+  markDeleted(id: string): void;
+}
+
+const TOOL_KEYS: Record<string, Tool> = {
+  v: "select",
+  r: "rectangle",
+  e: "ellipse",
+  p: "point",
+  l: "polyline",
+};
+
+export class Pictures {
+  private readonly viewer: Viewer;
+  private readonly layer: AnnotationLayer;
+  private readonly gestures: Gestures;
+  private readonly inspector: Inspector;
+  private readonly strip: AssetStrip;
+  private readonly cursors: Cursors;
+  private readonly tools = [...document.querySelectorAll<HTMLElement>("[role=radio][data-tool]")];
+  private readonly dropZone = byId("drop-zone", HTMLElement);
+  private readonly pictureName = byId("picture-name", HTMLElement);
+  private chosen: string | null = null;
+  private spot: { asset: string; box: Box } | null = null;
+
+  constructor(
+    private readonly session: Session,
+    private readonly news: PicturesNews,
+    private readonly newId: () => string,
+  ) {
+    const root = byId("viewer", HTMLElement);
+    const overlay = byId("overlay", SVGSVGElement);
+    this.viewer = new Viewer(root, byId("stage", HTMLElement), overlay);
+    this.layer = new AnnotationLayer(this.viewer, overlay, byId("labels", HTMLElement));
+    this.cursors = new Cursors(byId("cursors", HTMLElement), this.viewer);
+    this.inspector = new Inspector({
+      patched: (id, change) => news.act({ type: "annotation.patch", id, ...change }),
+      deleted: (id) => this.delete(id),
+    });
+    this.gestures = new Gestures(this.viewer, this.layer, {
+      shapeDrawn: (shape) => this.put(shape),
+      shapeChanged: (id, shape) => news.act({ type: "annotation.patch", id, shape }),
+      selectionChanged: () => this.inspect(),
+      pointerMoved: (place) => news.pointed(this.viewer.asset, place),
+      mayDraw: () => this.mayDraw(),
+    });
+    this.strip = new AssetStrip(byId("assets", HTMLElement), {
+      assetChosen: (asset) => this.choose(asset),
+      levelUrl: (asset, level) => this.levelUrl(asset, level),
+    });
+    this.listen(root);
+    this.useTool("rectangle");
+  }
+
+  get asset(): string | null {
+    return this.viewer.asset;
+  }
+
+  choose(asset: string): void {
+    this.chosen = asset;
+    this.layer.select(null);
+    this.render([], new Map());
+    this.news.pointed(asset, null);
+  }
+
+  render(uploads: readonly Upload[], progress: ReadonlyMap<string, AssetProgress>): void {
+    const { room } = this.session;
+    const asset = this.assetToShow(room);
+    if (asset === null) this.viewer.clear();
+    else this.viewer.show(asset, (level) => this.levelUrl(asset.asset, level) ?? "");
+    this.dropZone.hidden = room.assets.size > 0 || uploads.length > 0;
+    setText(this.pictureName, asset === null ? "" : pictureWords(asset));
+    setAttributes(this.pictureName, { title: asset?.name ?? null });
+    this.strip.render(room, uploads, progress, asset?.asset ?? null);
+    this.renderMarks();
+    this.renderCursors();
+  }
+
+  renderCursors(): void {
+    this.cursors.render(this.session.people, this.session.welcome?.participant ?? "");
+  }
+
+  renewAccess(): void {
+    this.viewer.renewAccess();
+  }
+
+  /** Light up a place while it is spoken of. */
+  light(place: { asset: string; box: Box } | null): void {
+    this.spot = place;
+    this.layer.highlight(place !== null && place.asset === this.viewer.asset ? place.box : null);
+  }
+
+  /** Bring a place into view. */
+  reveal(place: { asset: string; box: Box }): void {
+    if (place.asset !== this.viewer.asset) this.choose(place.asset);
+    this.light(place);
+    this.viewer.reveal(place.box);
+  }
+
+  private assetToShow(room: RoomState): Asset | null {
+    const known = this.chosen === null ? undefined : room.assets.get(this.chosen);
+    if (known !== undefined && known.status !== "failed") return known;
+    return [...room.assets.values()].find(({ status }) => status !== "failed") ?? known ?? null;
+  }
+
+  private levelUrl(asset: string, level: number): string | null {
+    const { media } = this.session;
+    if (media === null) return null;
+    const ticket = encodeURIComponent(media.ticket);
+    return `${media.base}/${encodeURIComponent(asset)}/levels/${level}?ticket=${ticket}`;
+  }
+
+  private mayDraw(): boolean {
+    const asset = this.session.room.assets.get(this.viewer.asset ?? "");
+    const role = this.session.welcome?.role;
+    if (role !== undefined && role !== "chair" && role !== "member") return false;
+    return asset?.status === "committed" || asset?.status === "read";
+  }
+
+  private renderMarks(): void {
+    const { asset } = this.viewer;
+    const hasPlace = this.viewer.size !== null;
+    const marks = this.session.marks().filter(({ mark }) => mark.annotation.target.asset === asset);
+    this.layer.render(hasPlace ? marks : []);
+    this.light(this.spot);
+    this.inspect();
+  }
+
+  private inspect(): void {
+    this.inspector.show(this.layer.find(this.layer.selected), this.mayDraw());
+  }
+
+  private put(shape: Shape): void {
+    const { asset } = this.viewer;
+    if (asset === null) return;
+    const annotation: Annotation = { id: this.newId(), target: { asset }, shape };
+    this.news.act({ type: "annotation.put", annotation });
+    this.layer.select(annotation.id);
+    this.inspect();
+  }
+
+  private delete(id: string): void {
+    this.layer.select(null);
+    this.news.act({ type: "annotation.delete", id });
+    this.news.markDeleted(id);
+    this.inspect();
+  }
+
+  private useTool(tool: Tool): void {
+    this.gestures.tool = tool;
+    this.viewer.root.dataset["tool"] = tool;
+    for (const button of this.tools) {
+      const isUsed = button.dataset["tool"] === tool;
+      setAttributes(button, { "aria-checked": String(isUsed), tabindex: isUsed ? 0 : -1 });
+    }
+  }
+
+  private listen(root: HTMLElement): void {
+    for (const button of this.tools) {
+      button.addEventListener("click", () => this.useTool(button.dataset["tool"] as Tool));
+      button.addEventListener("keydown", (event) => this.toolKey(event, button));
+    }
+    const { viewer } = this;
+    byId("zoom-in", HTMLElement).addEventListener("click", () => viewer.zoomBy(ZOOM_STEP));
+    byId("zoom-out", HTMLElement).addEventListener("click", () => viewer.zoomBy(1 / ZOOM_STEP));
+    byId("zoom-fit", HTMLElement).addEventListener("click", () => viewer.fit());
+    const level = byId("zoom-level", HTMLElement);
+    viewer.watch(() => {
+      const percent = `${Math.round(viewer.viewport.scale * 100)} %`;
+      setText(level, viewer.size === null ? "" : percent);
+    });
+    root.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const tool = TOOL_KEYS[event.key.toLowerCase()];
+      const { selected } = this.layer;
+      if (tool !== undefined) this.useTool(tool);
+      else if ((event.key === "Delete" || event.key === "Backspace") && selected !== null) {
+        if (this.mayDraw()) this.delete(selected);
+      }
+    });
+    this.listenForFiles();
+  }
+
+  private toolKey(event: KeyboardEvent, button: HTMLElement): void {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const count = this.tools.length;
+    const next = this.tools[(this.tools.indexOf(button) + step + count) % count]!;
+    this.useTool(next.dataset["tool"] as Tool);
+    next.focus();
+  }
+
+  private listenForFiles(): void {
+    const input = byId("file-input", HTMLInputElement);
+    const page = byId("page", HTMLElement);
+    const take = (files: FileList | null | undefined): void => {
+      if (files && files.length > 0) this.news.filesChosen([...files]);
+    };
+    input.addEventListener("change", () => {
+      take(input.files);
+      input.value = "";
+    });
+    byId("add-files", HTMLElement).addEventListener("click", () => input.click());
+    const drag = (event: DragEvent): void => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      page.classList.toggle("dragging", event.type === "dragover");
+      if (event.type === "drop") take(event.dataTransfer.files);
+    };
+    for (const type of ["dragover", "drop"] as const) page.addEventListener(type, drag);
+    page.addEventListener("dragleave", (event) => {
+      if (event.relatedTarget === null) page.classList.remove("dragging");
+    });
+    page.addEventListener("paste", (event) => take(event.clipboardData?.files));
+  }
+}
+
+function pictureWords(asset: { name: string; width: number; height: number }): string {
+  return asset.width > 0 ? `${asset.name} · ${asset.width} × ${asset.height}` : asset.name;
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,10 @@ from protocol.state import Snapshot
 
 class LogUnavailable(Exception):
     """The log cannot be read or written now; nothing of the call happened."""
+
+
+Act = tuple[str, str]
+"""A participant and an `op_id`: what somebody did, whether it got its number or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Every event after a position, none missing, oldest first; `head` is the log's end."""
+    """The events after a position, none missing in between, oldest first; `head` is the end."""
 
     events: tuple[Appended, ...]
     head: Head
@@ -79,8 +83,18 @@ class Log(Protocol):
         """Number and keep the drafts in this order; one result for each draft."""
         ...
 
+    async def find(self, room: str, acts: Iterable[Act]) -> dict[Act, Appended]:
+        """Return the first events of those acts that have a number, as duplicates."""
+        ...
+
     async def since(self, room: str, epoch: str, seq: int, limit: int) -> History | Gap:
         """Return every event after `(epoch, seq)`; a `Gap` when there are more than `limit`."""
+        ...
+
+    async def page(
+        self, room: str, epoch: str, seq: int, *, max_events: int, max_bytes: int
+    ) -> History | Gap:
+        """Return the first events after `(epoch, seq)`: at least one if there is any."""
         ...
 
     async def snapshot(self, room: str) -> Snapshot | None:
@@ -93,6 +107,10 @@ class Log(Protocol):
 
     async def rooms(self) -> list[str]:
         """List the rooms that have a log."""
+        ...
+
+    async def probe(self) -> None:
+        """Write a trifle durably; raises `LogUnavailable` when that cannot be done now."""
         ...
 
     async def close(self) -> None:

@@ -1,0 +1,204 @@
+"""Upload streams with credit and resume, from `stream.open` to a committed asset."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from protocol.errors import ErrorCode
+from protocol.events import AssetCommitted, AssetFailed, AssetOpened
+from protocol.messages import StreamOpen
+from protocol.shapes import Actor
+from server import translate
+from server.assets import Assets, Disk
+from server.background import Background
+from server.hub import Hosted, Hub
+from server.upload import Claim, Refused, Upload, claim_path, forget
+
+
+class Look(Protocol):
+    """What happens to an asset after it was committed."""
+
+    def __call__(self, room: str, asset: str, declared_type: str | None) -> None:
+        """Start to look at it; returns at once."""
+        ...
+
+
+class Ingest:
+    """All uploads of this process."""
+
+    def __init__(
+        self,
+        assets: Assets,
+        disk: Disk,
+        hub: Hub,
+        background: Background,
+        look: Look,
+        wall: Callable[[], float],
+        *,
+        max_asset_bytes: int,
+        max_streams: int,
+        credit_bytes: int,
+        resume_s: float,
+    ) -> None:
+        self.max_asset_bytes = max_asset_bytes
+        self.max_streams = max_streams
+        self.credit_bytes = credit_bytes
+        self._resume_s = resume_s
+        self._assets = assets
+        self._disk = disk
+        self._hub = hub
+        self._background = background
+        self._look = look
+        self._wall = wall
+        self._uploads: dict[str, Upload] = {}
+
+    def is_coming(self, asset: str) -> bool:
+        """Whether the asset's bytes are on their way here."""
+        return asset in self._uploads
+
+    async def open(self, hosted: Hosted, by: Actor, message: StreamOpen) -> Upload:
+        """Start an upload or find the one to go on with; raises `Refused` or `OSError`."""
+        if message.size is not None and message.size > self.max_asset_bytes:
+            raise Refused(ErrorCode.MEDIA_TOO_BIG, f"the limit is {self.max_asset_bytes} bytes")
+        if message.kind != "file":
+            raise Refused(ErrorCode.MEDIA_UNSUPPORTED, f"{message.kind} streams are not read here")
+        if message.asset is not None:
+            return await self._go_on(hosted, by, message.asset)
+        claim = Claim(
+            asset="a" + secrets.token_hex(12),
+            room=hosted.room.name,
+            by=by,
+            name=message.name,
+            media_type=message.media_type,
+            size=message.size,
+            sha256=message.sha256,
+        )
+        upload = self._upload(claim)
+        await upload.prepare()
+        opened = AssetOpened(
+            at=self._now_ms(),
+            actor=by,
+            op_id=f"opened:{claim.asset}",
+            asset=claim.asset,
+            name=claim.name,
+            kind=message.kind,
+            size=claim.size,
+        )
+        self._background.spawn(self._run(upload, opened), f"upload {claim.asset}")
+        return upload
+
+    async def _go_on(self, hosted: Hosted, by: Actor, asset: str) -> Upload:
+        upload = self._uploads.get(asset)
+        if upload is None:
+            claim = await self._disk.do(lambda: self._read_claim(asset))
+            if claim is not None and asset not in self._uploads:
+                upload = self._upload(claim)
+                await upload.prepare()
+                self._background.spawn(self._run(upload, None), f"upload {asset}")
+        if upload is None or upload.claim.room != hosted.room.name or upload.claim.by.id != by.id:
+            raise Refused(ErrorCode.ASSET_UNKNOWN, "no such upload of yours is open here")
+        return upload
+
+    def _upload(self, claim: Claim) -> Upload:
+        path = self._assets.upload(claim.asset)
+        upload = Upload(claim, path, self._disk, self.max_asset_bytes)
+        self._uploads[claim.asset] = upload
+        return upload
+
+    def _read_claim(self, asset: str) -> Claim | None:
+        try:
+            raw = claim_path(self._assets.upload(asset)).read_bytes()
+            return msgspec.json.decode(raw, type=Claim)
+        except (OSError, ValueError, msgspec.DecodeError):
+            return None
+
+    async def _run(self, upload: Upload, opened: AssetOpened | None) -> None:
+        """Bring one upload to its end, with its room loaded all the while."""
+        claim = upload.claim
+        hosted = await self._hub.enter(claim.room)
+        try:
+            if opened is not None:
+                await hosted.room.record(opened)
+            await self._finish(hosted, upload)
+        finally:
+            self._uploads.pop(claim.asset, None)
+            self._hub.leave(hosted)
+
+    async def _finish(self, hosted: Hosted, upload: Upload) -> None:
+        claim = upload.claim
+        try:
+            sha256 = await upload.receive_all(self._resume_s)
+            await self._assets.keep(upload.path, sha256)
+        except Refused as refusal:
+            if refusal.is_final:
+                await self._fail(hosted, claim.asset, refusal.code, refusal.message)
+            else:
+                self._wait_for_more(claim)
+            self._tell(upload, code=refusal.code, message=refusal.message)
+            return
+        except OSError as error:
+            self._wait_for_more(claim)
+            self._tell(upload, code=ErrorCode.UNAVAILABLE, message=error.strerror or "the disk")
+            return
+        committed = AssetCommitted(
+            at=self._now_ms(),
+            actor=claim.by,
+            op_id=f"committed:{claim.asset}",
+            asset=claim.asset,
+            size=upload.received,
+            sha256=sha256,
+        )
+        await hosted.room.record(committed)
+        self._tell(upload, sha256=sha256)
+        self._look(claim.room, claim.asset, claim.media_type or None)
+        await self._disk.do(lambda: claim_path(upload.path).unlink(missing_ok=True))
+
+    async def _fail(self, hosted: Hosted, asset: str, code: ErrorCode, message: str) -> None:
+        await hosted.room.record(self.failure(asset, code, message))
+        path = self._assets.upload(asset)
+        await self._disk.do(lambda: forget(path))
+
+    def _wait_for_more(self, claim: Claim) -> None:
+        name = f"abandon {claim.asset}"
+        self._background.spawn(self.abandon_later(claim.room, claim.asset), name)
+
+    def failure(self, asset: str, code: ErrorCode, message: str) -> AssetFailed:
+        """Build the event that ends an upload; the same end of the same asset is one act."""
+        return AssetFailed(
+            at=self._now_ms(),
+            actor=translate.SERVER,
+            op_id=f"failed:{asset}",
+            asset=asset,
+            code=code,
+            message=message,
+        )
+
+    async def abandon_later(self, room: str, asset: str) -> None:
+        """Fail an open asset that nobody sends any more, unless somebody goes on in time."""
+        await asyncio.sleep(self._resume_s)
+        if not self.is_coming(asset):
+            hosted = await self._hub.enter(room)
+            try:
+                message = "the upload was not resumed"
+                await self._fail(hosted, asset, ErrorCode.UPLOAD_ABANDONED, message)
+            finally:
+                self._hub.leave(hosted)
+
+    def _tell(
+        self,
+        upload: Upload,
+        *,
+        sha256: str | None = None,
+        code: ErrorCode | None = None,
+        message: str = "",
+    ) -> None:
+        if upload.peer is not None:
+            upload.peer.ended(sha256, code, message)
+
+    def _now_ms(self) -> int:
+        return int(self._wall() * 1000)

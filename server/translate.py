@@ -1,0 +1,124 @@
+"""The engine's words and the protocol's: the only place that knows both."""
+
+from __future__ import annotations
+
+from engine import api
+from protocol import shapes
+from protocol.errors import ErrorCode
+from protocol.shapes import Actor
+
+MODEL = Actor(id="model", name="Consilium", kind="model")
+SERVER = Actor(id="server", name="Consilium", kind="system")
+
+_ARROWS = {"low": " ↓", "high": " ↑"}
+
+
+def code(engine_code: api.EngineCode) -> ErrorCode:
+    """Every code of the engine is one of the protocol."""
+    return ErrorCode(engine_code.value)
+
+
+def rectangle(box: api.Box) -> shapes.Rectangle:
+    """A box as the protocol draws it."""
+    return shapes.Rectangle(x=box.x, y=box.y, width=box.width, height=box.height)
+
+
+def row(seen: api.TextRow | api.LabRow) -> shapes.ObservedRow:
+    """A row that perception read, for an event."""
+    if isinstance(seen, api.TextRow):
+        return shapes.TextRow(id=seen.id, box=rectangle(seen.box), text=seen.text, score=seen.score)
+    return shapes.LabRow(
+        id=seen.id,
+        box=rectangle(seen.box),
+        analyte=seen.analyte,
+        value=seen.value,
+        unit=seen.unit,
+        range=seen.range,
+        flag=seen.flag,
+        number=seen.number,
+        low=seen.low,
+        high=seen.high,
+        cells={name: rectangle(box) for name, box in seen.cells.items()},
+        score=seen.score,
+    )
+
+
+def _box(drawn: shapes.Rectangle) -> api.Box:
+    return api.Box(x=drawn.x, y=drawn.y, width=drawn.width, height=drawn.height)
+
+
+def text_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.TextRow, ...]:
+    """The pieces of text among an asset's rows, as the engine made them."""
+    return tuple(
+        api.TextRow(media=media, id=r.id, box=_box(r.box), text=r.text, score=r.score)
+        for r in rows
+        if isinstance(r, shapes.TextRow)
+    )
+
+
+def lab_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.LabRow, ...]:
+    """The analytes among an asset's rows, as the engine made them."""
+    return tuple(
+        api.LabRow(
+            media=media,
+            id=r.id,
+            box=_box(r.box),
+            analyte=r.analyte,
+            value=r.value,
+            unit=r.unit,
+            range=r.range,
+            flag=r.flag,
+            number=r.number,
+            low=r.low,
+            high=r.high,
+            cells={name: _box(box) for name, box in r.cells.items()},
+            score=r.score,
+        )
+        for r in rows
+        if isinstance(r, shapes.LabRow)
+    )
+
+
+def out_of_range_mark(asset: str, seen: api.LabRow) -> shapes.Annotation | None:
+    """The mark for a value that is not normal; the same row always has the same mark.
+
+    A value beyond twice its bound, or under half of it, is critical.
+    """
+    if seen.flag not in ("low", "high", "abnormal"):
+        return None
+    parts = [seen.analyte, seen.value, seen.unit]
+    label = " ".join(part for part in parts if part) + _ARROWS.get(seen.flag, "")
+    if seen.range:
+        label += f" ({seen.range})"
+    return shapes.Annotation(
+        id=f"lab:{asset}:{seen.id}"[:64],
+        target=shapes.Target(asset=asset),
+        shape=rectangle(seen.box),
+        label=label[:1_000],
+        severity="critical" if _is_critical(seen) else "warning",
+        observation=seen.id,
+    )
+
+
+def _is_critical(seen: api.LabRow) -> bool:
+    if seen.number is None:
+        return False
+    if seen.flag == "high" and seen.high:
+        return seen.number >= 2 * seen.high
+    return seen.flag == "low" and bool(seen.low) and seen.number <= 0.5 * (seen.low or 0)
+
+
+def spans(made: tuple[api.Span, ...]) -> tuple[shapes.Span, ...]:
+    """Spans of an answer, for an event."""
+    return tuple(shapes.Span(start=s.start, end=s.end, kind=s.kind) for s in made)
+
+
+def link(made: api.TurnAnnotation) -> shapes.SpanLink:
+    """What a part of an answer speaks of, for an event."""
+    return shapes.SpanLink(
+        start=made.start,
+        end=made.end,
+        asset=made.media,
+        observation=made.observation,
+        box=rectangle(made.box),
+    )

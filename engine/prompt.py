@@ -14,7 +14,15 @@ from engine.text.spans import covers
 # Short on purpose: the embedded model has 135 million parameters and follows few instructions.
 SYSTEM = (
     "You assist doctors in a medical consultation. Answer the question briefly and precisely. "
-    "Use only values from the lab table; say which are out of range. You cannot see pictures."
+    "Use only values from the lab results; say which are out of range. You cannot see pictures."
+)
+
+# Rows that matter first, each a sentence: of a table with a column of flags the embedded model
+# called every value high.
+_SECTIONS = (
+    ("Out of range:", ("low", "high", "abnormal")),
+    ("Normal:", ("normal",)),
+    ("No range to compare with:", ("unknown",)),
 )
 
 # Tokens the model made for an earlier turn, and the rest of its delivered text that ends
@@ -202,11 +210,12 @@ def _sheet(seen: Seen, with_text: bool) -> str:
     name = " ".join(seen.name.split()) or "picture"
     lines: list[str] = []
     if seen.lab_rows:
-        lines.append(f"Lab table read from {name} (analyte | value | unit | range | flag):")
-        lines += [_lab_line(row) for row in seen.lab_rows]
-        out = [row for row in seen.lab_rows if row.flag in ("low", "high", "abnormal")]
-        told = ", ".join(f"{row.analyte} {row.value} {row.unit} ({row.flag})" for row in out)
-        lines.append(f"Out of range: {told}." if out else "Out of range: none.")
+        lines.append(f"Lab results from {name}.")
+        for title, flags in _SECTIONS:
+            rows = [row for row in seen.lab_rows if row.flag in flags]
+            lines += [title, *(_lab_line(row) for row in rows)] if rows else []
+        if all(row.flag == "normal" for row in seen.lab_rows):
+            lines.append("Out of range: none.")
     boxes = [row.box for row in seen.lab_rows]
     free = [row for row in seen.text_rows if not any(covers(box, row.box) for box in boxes)]
     if free and with_text:
@@ -222,5 +231,9 @@ def _sheet(seen: Seen, with_text: bool) -> str:
 
 
 def _lab_line(row: LabRow) -> str:
-    cells = (row.analyte, row.value, row.unit, row.range, row.flag)
-    return " | ".join(" ".join(cell.split()) or "-" for cell in cells)
+    analyte, value, unit, limits = (
+        " ".join(cell.split()) for cell in (row.analyte, row.value, row.unit, row.range)
+    )
+    told = f"is {row.flag}" if row.flag != "unknown" else "cannot be judged"
+    reading = " ".join(part for part in (analyte, value, unit) if part)
+    return f"- {reading} {told}" + (f" (range {limits})" if limits else "")

@@ -154,9 +154,13 @@ def _free_rows(seen: Seen) -> list[TextRow]:
     return [
         row
         for row in seen.text_rows
-        if len(row.text.strip()) >= MIN_TEXT_ROW_CHARS
-        and not any(covers(box, row.box) for box in boxes)
+        if _is_telling(row.text.strip()) and not any(covers(box, row.box) for box in boxes)
     ]
+
+
+def _is_telling(text: str) -> bool:
+    """Whether a line is more than a single common word such as "Result", which says no place."""
+    return len(text) >= MIN_TEXT_ROW_CHARS and not (text.isascii() and text.isalpha())
 
 
 def covers(outer: Box, inner: Box) -> bool:

@@ -91,7 +91,7 @@ async def test_an_answer_is_started_streamed_and_done(engine):
     started, done = events[0], events[-1]
     assert isinstance(started, TurnStarted) and isinstance(done, TurnDone)
     assert started.sight == "text"
-    assert "Glucose | 11.2 | mmol/L | 3.9-6.1 | high" in started.prompt
+    assert "Glucose 11.2 mmol/L is high (range 3.9-6.1)" in started.prompt
     deltas = [event for event in events if isinstance(event, TurnDelta)]
     assert len(deltas) > 3
     assert "".join(delta.text for delta in deltas) == done.text != ""

@@ -1,5 +1,6 @@
 """What the model reads: every lab row, the question last, and honest about what is missing."""
 
+import msgspec
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -56,8 +57,9 @@ def writer(tokenizer):
 def test_every_lab_row_stands_in_the_prompt_with_its_flag_and_the_question_last(writer):
     prompt = writer.write((user("What is high?", sheet(), speaker="Dr Wu (ICU)"),), unknown, 4000)
     for n in range(3):
-        assert f"Analyte {n} | {n}.5 | mmol/L | 1.0-9.0 | " in prompt.text
-    assert "Out of range: Analyte 1 1.5 mmol/L (high)." in prompt.text
+        flag = "high" if n == 1 else "normal"
+        assert f"- Analyte {n} {n}.5 mmol/L is {flag} (range 1.0-9.0)\n" in prompt.text
+    assert "Out of range:\n- Analyte 1 1.5 mmol/L is high" in prompt.text
     assert prompt.text.endswith("Dr Wu (ICU): What is high?<|im_end|>\n<|im_start|>assistant\n")
 
 
@@ -84,14 +86,14 @@ def test_the_oldest_messages_go_first_and_the_prompt_says_so(writer):
     assert len(prompt.tokens) <= 700
     assert "messages of the conversation are left out" in prompt.text
     assert "question 0" not in prompt.text and "question 9" in prompt.text
-    assert all(f"Analyte {n} | " in prompt.text for n in range(4))
+    assert all(f"Analyte {n} {n}.5" in prompt.text for n in range(4))
     assert "And now?" in prompt.text
 
 
 def test_lines_of_text_are_left_out_before_a_lab_row_and_counted(writer):
     prompt = writer.write((user("What?", sheet(3, 60)),), unknown, 500)
     assert "60 lines of text read from sheet.png are left out." in prompt.text
-    assert all(f"Analyte {n} | " in prompt.text for n in range(3))
+    assert all(f"Analyte {n} {n}.5" in prompt.text for n in range(3))
 
 
 def test_lab_rows_that_do_not_fit_refuse_the_prompt(writer):
@@ -138,3 +140,13 @@ def test_templates_without_a_system_role_and_tokenizers_without_a_template_work(
     )
     text = PromptWriter(plain).write((user("A?"),), unknown, 4000).text
     assert text.startswith("[user]") and text.endswith("A?")
+
+
+def test_rows_that_cannot_be_judged_are_told_apart_from_normal_ones(writer):
+    rows = (lab(1), msgspec.structs.replace(lab(2), flag="unknown", range="", unit=""))
+    prompt = writer.write(
+        (user("What?", msgspec.structs.replace(sheet(), lab_rows=rows)),), unknown, 4000
+    )
+    assert "No range to compare with:\n- Analyte 2 2.5 cannot be judged\n" in prompt.text
+    only_normal = msgspec.structs.replace(sheet(), lab_rows=(lab(1),))
+    assert "Out of range: none." in writer.write((user("?", only_normal),), unknown, 4000).text

@@ -93,3 +93,11 @@ def test_a_value_is_marked_as_soon_as_the_word_behind_it_is_whole():
 def test_parts_of_words_and_versions_are_no_numbers():
     spans, _ = found(["HbA1c and B12 and 3x and abc5"])
     assert spans == []
+
+
+def test_a_column_heading_is_no_place_to_point_at():
+    heading = TextRow(media="m", id="h", box=Box(0, 0, 9, 9), text="Result", score=0.9)
+    seen = Seen(
+        media="m", name="n", path="", media_type="", width=9, height=9, text_rows=(heading,)
+    )
+    assert SpanFinder([seen]).push("The result is fine", final=True) == ([], [])

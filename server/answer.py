@@ -48,19 +48,20 @@ class Answer:
         self._record: TurnRecord | None = None
 
     async def write(self, group: Iterable[api.TurnEvent]) -> bool:
-        """Record a group of the engine's events in their order."""
-        for event in merged(group):
-            numbered = await self._translate(event)
-            if numbered is not None:
-                await self._room.record(numbered)
-            if isinstance(event, api.TurnDelta):
-                self._text.append(event.text)
-            if isinstance(event, api.TurnDone | api.TurnFailed):
-                await self._keep(event)
-                return True
+        """Record a group of the engine's events in their order, in one append."""
+        events: list[Event] = []
+        last: api.TurnEvent | None = None
+        for last in merged(group):
+            if isinstance(last, api.TurnDelta):
+                self._text.append(last.text)
+            events += await self._translate(last)
+        await self._room.record(*events)
+        if isinstance(last, api.TurnDone | api.TurnFailed):
+            await self._keep(last)
+            return True
         return False
 
-    async def _translate(self, event: api.TurnEvent) -> Event | None:
+    async def _translate(self, event: api.TurnEvent) -> list[Event]:
         at, actor, turn = self._now_ms(), translate.MODEL, self._turn
         match event:
             case api.TurnStarted():
@@ -69,42 +70,49 @@ class Answer:
                     turn=turn, model=event.model, prompt=event.prompt, prompt_sha256=digest
                 )
                 await self._store(self._record)
-                return TurnPrompted(
-                    at=at,
-                    actor=actor,
-                    turn=turn,
-                    model=event.model,
-                    prompt_sha256=digest,
-                    prompt_tokens=event.prompt_tokens,
-                    cached_tokens=event.cached_tokens,
-                    sight=event.sight,
-                    missing=self._missing,
-                )
+                return [self._prompted(event, digest)]
             case api.TurnDelta(offset=offset, text=text):
                 spans = translate.spans(event.spans)
-                return TurnDelta(
-                    at=at, actor=actor, turn=turn, offset=offset, text=text, spans=spans
-                )
+                return [
+                    TurnDelta(at=at, actor=actor, turn=turn, offset=offset, text=text, spans=spans)
+                ]
             case api.TurnAnnotation():
-                return TurnAnnotation(at=at, actor=actor, turn=turn, link=translate.link(event))
+                link = translate.link(event)
+                return [TurnAnnotation(at=at, actor=actor, turn=turn, link=link)]
             case api.TurnDone():
-                return TurnDone(
-                    at=at,
-                    actor=actor,
-                    op_id=f"end:{turn}",
-                    turn=turn,
-                    finish=event.finish,
-                    text_sha256=hashlib.sha256("".join(self._text).encode()).hexdigest(),
-                    prompt_tokens=event.prompt_tokens,
-                    answer_tokens=len(event.token_ids),
-                    cached_tokens=event.cached_tokens,
-                    timings=event.timings,
-                )
+                return [self._done(event)]
             case api.TurnFailed(code=code, message=message):
-                return failure(turn, at, translate.code(code), message)
+                return [failure(turn, at, translate.code(code), message)]
             case api.TurnCancelled():
                 # Nobody here asked for it, or the asker has recorded the end already.
-                return None
+                return []
+
+    def _prompted(self, started: api.TurnStarted, digest: str) -> TurnPrompted:
+        return TurnPrompted(
+            at=self._now_ms(),
+            actor=translate.MODEL,
+            turn=self._turn,
+            model=started.model,
+            prompt_sha256=digest,
+            prompt_tokens=started.prompt_tokens,
+            cached_tokens=started.cached_tokens,
+            sight=started.sight,
+            missing=self._missing,
+        )
+
+    def _done(self, done: api.TurnDone) -> TurnDone:
+        return TurnDone(
+            at=self._now_ms(),
+            actor=translate.MODEL,
+            op_id=f"end:{self._turn}",
+            turn=self._turn,
+            finish=done.finish,
+            text_sha256=hashlib.sha256("".join(self._text).encode()).hexdigest(),
+            prompt_tokens=done.prompt_tokens,
+            answer_tokens=len(done.token_ids),
+            cached_tokens=done.cached_tokens,
+            timings=done.timings,
+        )
 
     async def _keep(self, event: api.TurnDone | api.TurnFailed) -> None:
         if self._record is not None:

@@ -122,28 +122,35 @@ class Ingest:
         claim = upload.claim
         hosted = await self._hub.enter(claim.room)
         try:
-            if opened is not None:
-                await hosted.room.record(opened)
-            await self._finish(hosted, upload)
+            # Recorded while the bytes already come: the first picture need not wait for it.
+            async with asyncio.TaskGroup() as tasks:
+                if opened is not None:
+                    tasks.create_task(hosted.room.record(opened))
+                outcome = await self._outcome(upload)
+            await self._finish(hosted, upload, outcome)
         finally:
             self._uploads.pop(claim.asset, None)
             self._hub.leave(hosted)
 
-    async def _finish(self, hosted: Hosted, upload: Upload) -> None:
-        claim = upload.claim
+    async def _outcome(self, upload: Upload) -> str | Refused:
+        """Receive and store the bytes: their SHA-256, or why there is none."""
         try:
             sha256 = await upload.receive_all(self._resume_s)
             await self._assets.keep(upload.path, sha256)
         except Refused as refusal:
-            if refusal.is_final:
-                await self._fail(hosted, claim.asset, refusal.code, refusal.message)
+            return refusal
+        except OSError as error:
+            return Refused(ErrorCode.UNAVAILABLE, error.strerror or "the disk", is_final=False)
+        return sha256
+
+    async def _finish(self, hosted: Hosted, upload: Upload, outcome: str | Refused) -> None:
+        claim = upload.claim
+        if isinstance(outcome, Refused):
+            if outcome.is_final:
+                await self._fail(hosted, claim.asset, outcome.code, outcome.message)
             else:
                 self._wait_for_more(claim)
-            self._tell(upload, code=refusal.code, message=refusal.message)
-            return
-        except OSError as error:
-            self._wait_for_more(claim)
-            self._tell(upload, code=ErrorCode.UNAVAILABLE, message=error.strerror or "the disk")
+            self._tell(upload, code=outcome.code, message=outcome.message)
             return
         committed = AssetCommitted(
             at=self._now_ms(),
@@ -151,10 +158,10 @@ class Ingest:
             op_id=f"committed:{claim.asset}",
             asset=claim.asset,
             size=upload.received,
-            sha256=sha256,
+            sha256=outcome,
         )
         await hosted.room.record(committed)
-        self._tell(upload, sha256=sha256)
+        self._tell(upload, sha256=outcome)
         self._look(claim.room, claim.asset, claim.media_type or None)
         await self._disk.do(lambda: claim_path(upload.path).unlink(missing_ok=True))
 

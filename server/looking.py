@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import assert_never
+from typing import assert_never, cast
 
 from engine import api
 from protocol import codec
-from protocol.errors import ErrorCode, OpRefused
 from protocol.events import (
     AnnotationPut,
     AssetDetected,
@@ -15,6 +15,7 @@ from protocol.events import (
     AssetLevel,
     AssetObserved,
     AssetRead,
+    Event,
 )
 from protocol.messages import AssetProgress
 from protocol.room import RoomState
@@ -79,122 +80,104 @@ class Looking:
         seen = _Seen(asset)
         try:
             async for group in gather.groups():
-                rows: list[api.TextRow | api.LabRow] = []
-                for observation in group:
-                    if isinstance(observation, api.TextRow | api.LabRow):
-                        rows.append(observation)
-                    else:
-                        await self._keep_rows(hosted.room, asset.asset, seen, rows)
-                        rows = []
-                        await self._keep(hosted.room, asset.asset, seen, observation)
-                await self._keep_rows(hosted.room, asset.asset, seen, rows)
-        except OpRefused:
-            # Refused only when the room had no place for more marks; what was read stays.
-            await self._fail(hosted.room, asset.asset, ErrorCode.ROOM_FULL, "the room is full")
+                # One append for what came together: what was seen first is numbered first.
+                await hosted.room.record(*await self._events(hosted.room, seen, group))
         finally:
             await gather.close()
 
-    async def _keep(self, room: Room, asset: str, seen: _Seen, observation: _Single) -> None:
-        at = self._now_ms()
+    async def _events(self, room: Room, seen: _Seen, group: list[api.Observation]) -> list[Event]:
+        events: list[Event] = []
+        for is_rows, run in itertools.groupby(group, _is_row):
+            if is_rows:
+                events += self._row_events(seen, cast(list[_Row], list(run)))
+            else:
+                for observation in run:
+                    events += await self._single(room, seen, cast(_Single, observation))
+        return events
+
+    async def _single(self, room: Room, seen: _Seen, observation: _Single) -> list[Event]:
+        at, actor, asset = self._now_ms(), translate.MODEL, seen.asset
         match observation:
             case api.Detected():
-                detected = AssetDetected(
-                    at=at,
-                    actor=translate.MODEL,
-                    op_id=f"detected:{asset}",
-                    asset=asset,
-                    media_type=observation.media_type,
-                    width=observation.width,
-                    height=observation.height,
-                    orientation=observation.orientation,
-                    mismatch=observation.mismatch,
-                )
-                await room.record(detected)
-            case api.LevelReady():
-                await self._assets.keep_level(asset, observation.level, observation.path)
-                level = Level(
-                    level=observation.level,
-                    width=observation.width,
-                    height=observation.height,
-                    media_type=observation.media_type,
-                )
-                if level.level not in seen.levels:
-                    op_id = f"level:{asset}:{level.level}"
-                    await room.record(
-                        AssetLevel(
-                            at=at, actor=translate.MODEL, op_id=op_id, asset=asset, level=level
-                        )
+                return [
+                    AssetDetected(
+                        at=at,
+                        actor=actor,
+                        op_id=f"detected:{asset}",
+                        asset=asset,
+                        media_type=observation.media_type,
+                        width=observation.width,
+                        height=observation.height,
+                        orientation=observation.orientation,
+                        mismatch=observation.mismatch,
                     )
+                ]
+            case api.LevelReady():
+                return await self._level(seen, observation)
             case api.Progress(stage=stage, done=done, total=total):
                 progress = AssetProgress(asset=asset, stage=stage, done=done, total=total)
                 room.show(progress.coalesce_key(), codec.encode(progress))
-            case api.Completed():
+                return []
+            case api.Completed(timings=timings):
                 op_id = f"read:{asset}"
-                await room.record(
-                    AssetRead(
+                return [AssetRead(at=at, actor=actor, op_id=op_id, asset=asset, timings=timings)]
+            case api.MediaFailed(message=message):
+                code = translate.code(observation.code)
+                return [
+                    AssetFailed(
                         at=at,
-                        actor=translate.MODEL,
-                        op_id=op_id,
+                        actor=translate.SERVER,
+                        op_id=f"failed:{asset}",
                         asset=asset,
-                        timings=observation.timings,
+                        code=code,
+                        message=message,
                     )
-                )
-            case api.MediaFailed():
-                await self._fail(room, asset, translate.code(observation.code), observation.message)
+                ]
             case _:
                 assert_never(observation)
 
-    async def _keep_rows(
-        self, room: Room, asset: str, seen: _Seen, rows: list[api.TextRow | api.LabRow]
-    ) -> None:
+    async def _level(self, seen: _Seen, ready: api.LevelReady) -> list[Event]:
+        await self._assets.keep_level(seen.asset, ready.level, ready.path)
+        level = Level(
+            level=ready.level, width=ready.width, height=ready.height, media_type=ready.media_type
+        )
+        op_id = f"level:{seen.asset}:{ready.level}"
+        at, actor = self._now_ms(), translate.MODEL
+        return [AssetLevel(at=at, actor=actor, op_id=op_id, asset=seen.asset, level=level)]
+
+    def _row_events(self, seen: _Seen, rows: list[_Row]) -> list[Event]:
+        at, actor, asset = self._now_ms(), translate.MODEL, seen.asset
         fresh = [row for row in rows if row.id not in seen.rows]
         seen.rows.update(row.id for row in fresh)
+        events: list[Event] = []
         for start in range(0, len(fresh), MAX_ROWS_AN_EVENT):
-            part = fresh[start : start + MAX_ROWS_AN_EVENT]
-            observed = AssetObserved(
-                at=self._now_ms(),
-                actor=translate.MODEL,
-                asset=asset,
-                rows=tuple(translate.row(row) for row in part),
-            )
-            await room.record(observed)
+            part = tuple(translate.row(row) for row in fresh[start : start + MAX_ROWS_AN_EVENT])
+            events.append(AssetObserved(at=at, actor=actor, asset=asset, rows=part))
         # Marks also of rows that were in the log before: a crash may have come in between.
         for row in rows:
-            if isinstance(row, api.LabRow):
-                await self._mark(room, asset, row)
-
-    async def _mark(self, room: Room, asset: str, row: api.LabRow) -> None:
-        mark = translate.out_of_range_mark(asset, row)
-        if mark is not None:
-            put = AnnotationPut(
-                at=self._now_ms(), actor=translate.MODEL, op_id=mark.id, annotation=mark
-            )
-            await room.record(put)
-
-    async def _fail(self, room: Room, asset: str, code: ErrorCode, message: str) -> None:
-        failed = AssetFailed(
-            at=self._now_ms(),
-            actor=translate.SERVER,
-            op_id=f"failed:{asset}",
-            asset=asset,
-            code=code,
-            message=message,
-        )
-        await room.record(failed)
+            mark = translate.out_of_range_mark(asset, row) if isinstance(row, api.LabRow) else None
+            if mark is not None:
+                events.append(AnnotationPut(at=at, actor=actor, op_id=mark.id, annotation=mark))
+        return events
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
 
 
+_Row = api.TextRow | api.LabRow
 _Single = api.Detected | api.LevelReady | api.Progress | api.Completed | api.MediaFailed
 
 
-class _Seen:
-    """What the log holds of a look that a crash cut off."""
+def _is_row(observation: api.Observation) -> bool:
+    return isinstance(observation, api.TextRow | api.LabRow)
 
-    def __init__(self, asset: AssetState) -> None:
-        self.rows = {row.id for row in asset.rows}
-        self.levels = {level.level for level in asset.levels}
+
+class _Seen:
+    """The asset that is looked at, and the rows of it that are in the log."""
+
+    def __init__(self, state: AssetState) -> None:
+        self.asset = state.asset
+        self.rows = {row.id for row in state.rows}
 
 
 def unread(state: RoomState) -> list[AssetState]:

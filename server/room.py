@@ -105,38 +105,30 @@ class Room:
         self._waiting.append(proposal)
         self._wakeup.set()
 
-    async def record(
-        self, event: Event, *, check: Callable[[RoomState], None] | None = None
-    ) -> int:
-        """Record what the server itself did and return its number, waiting out a log that fails.
+    async def record(self, *events: Event) -> None:
+        """Record what the server itself did, in this order, waiting out a log that fails.
 
-        `check` looks at the state first and may raise `OpRefused`, which is raised here.
+        Raises `OpRefused` only for a fault of the server.
         """
-
-        def make(state: RoomState) -> Event:
-            if check is not None:
-                check(state)
-            return event
-
         retry_s = FIRST_RETRY_S
-        while True:
-            result = await self._answer_to(make, event.op_id)
-            if isinstance(result, Appended):
-                return result.event.seq
-            if result.code not in (ErrorCode.UNAVAILABLE, ErrorCode.OVERLOADED):
-                raise result
-            await asyncio.sleep(retry_s)
-            retry_s = min(retry_s * 2, LONGEST_RETRY_S)
+        left = list(events)
+        while left:
+            answers = [self._answer_to(event) for event in left]
+            results = await asyncio.gather(*answers)
+            left = [event for event, result in zip(left, results, strict=True) if _passes(result)]
+            if left:
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, LONGEST_RETRY_S)
 
-    async def _answer_to(self, make: Callable[[RoomState], Event], op_id: str) -> Answer:
+    def _answer_to(self, event: Event) -> asyncio.Future[Answer]:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def answer(result: Answer) -> None:
             if not answered.done():
                 answered.set_result(result)
 
-        self.propose(Proposal(make, answer, op_id=op_id))
-        return await answered
+        self.propose(Proposal(lambda state: event, answer, op_id=event.op_id))
+        return answered
 
     async def between(self, call: Callable[[RoomState], T]) -> T:
         """Call with the state as the log has it, all of it published.
@@ -313,6 +305,15 @@ def _refuse(waiting: Proposal | _Look, refusal: ProtocolError) -> None:
         waiting.answer(refusal)
     else:
         waiting.refuse(refusal)
+
+
+def _passes(result: Answer) -> bool:
+    """Whether a server's own event has to be tried again; raises what does not pass."""
+    if isinstance(result, Appended):
+        return False
+    if result.code in (ErrorCode.UNAVAILABLE, ErrorCode.OVERLOADED):
+        return True
+    raise result
 
 
 def _repeated(proposal: Proposal, first: Appended) -> Answer:

@@ -91,7 +91,7 @@ def out_of_range_mark(asset: str, seen: api.LabRow) -> shapes.Annotation | None:
     if seen.range:
         label += f" ({seen.range})"
     return shapes.Annotation(
-        id=f"lab:{asset}:{seen.id}"[:64],
+        id=f"lab:{asset}:{seen.id.removeprefix(asset + '.')}",
         target=shapes.Target(asset=asset),
         shape=rectangle(seen.box),
         label=label[:1_000],

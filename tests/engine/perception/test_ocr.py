@@ -10,7 +10,7 @@ from tests.support.labsheet_render import overlap, reads_same
 
 @pytest.fixture(scope="module")
 def reader():
-    return TextReader(threads=2, side_px=1280, batch=4, min_score=0.5)
+    return TextReader(threads=2, side_px=960, batch=4, min_score=0.5)
 
 
 def page(size, *lines, font_px=28):
@@ -62,7 +62,17 @@ def test_boxes_of_a_big_picture_are_in_its_own_pixels(reader):
 def test_text_comes_in_batches_as_it_is_read(reader):
     pixels, _ = page((500, 700), *[(40, 20 + 60 * row, f"Row {row}") for row in range(11)])
     pieces = reader.find(pixels)
-    assert [done for done, _ in reader.read(pieces)] == [4, 8, 11]
+    batches = list(reader.read(pieces))
+    assert [done for done, _ in batches] == [4, 11]
+    texts = [piece.text for _, read in batches for piece in read]
+    assert texts == [f"Row {row}" for row in range(11)]
+
+
+def test_fine_print_on_a_big_page_gets_a_second_look(reader):
+    lines = [(60 + 1500 * (row % 2), 40 + 36 * row, f"Line {row}") for row in range(60)]
+    pixels, _ = page((3000, 2300), *lines, font_px=24)
+    found = [piece.text for piece in read_all(reader, pixels)]
+    assert sum(text in found for _, _, text in lines) >= 57
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (8, 4000), (4000, 8), (32, 32), (640, 480)])

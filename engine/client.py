@@ -7,7 +7,6 @@ web process started, and brings it back when it is lost.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import sys
@@ -33,6 +32,7 @@ from engine.api import (
     TurnEvent,
     TurnFailed,
 )
+from engine.link import Link, Stream
 from engine.settings import EngineSettings, default_models_cache
 
 __all__ = ["EngineClient", "EngineSettings", "default_models_cache"]
@@ -42,13 +42,14 @@ log = logging.getLogger(__name__)
 FIRST_BACK_OFF_S = 0.25
 LONGEST_BACK_OFF_S = 10.0
 HEALTH_TIMEOUT_S = 6.0
+# A model that answers no probe for this long hangs; only the end of its process ends its turns.
+HANGS_AFTER_S = 20.0
 STOP_TIMEOUT_S = 5.0
 # Threads of torch that spin for long at a barrier stall each other when perception's workers
 # want the same cores: with two busy neighbours the slowest step took 112 ms instead of 634 ms,
 # and alone nothing changed.
 SPIN_COUNT = "30000"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
-LOST = "The engine was lost; it is being restarted."
 
 
 class EngineClient:
@@ -66,13 +67,15 @@ class EngineClient:
         settings: EngineSettings | None = None,
         *,
         ready_timeout_s: float = 30.0,
+        hangs_after_s: float = HANGS_AFTER_S,
         on_stage: Callable[[str], None] = lambda stage: None,
     ) -> None:
         self._socket = socket
         self._settings = settings
         self._ready_timeout_s = ready_timeout_s
+        self._hangs_after_s = hangs_after_s
         self._on_stage = on_stage
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._is_up = asyncio.Event()
         # Where the start-up is, and why the engine went away before it.
         self._stage = ""
@@ -121,7 +124,7 @@ class EngineClient:
             self._link.write(wire.Open(stream.call, media))
         return self._observe(media, stream)
 
-    async def _observe(self, media: Media, stream: _Stream | None) -> AsyncIterator[Observation]:
+    async def _observe(self, media: Media, stream: Stream | None) -> AsyncIterator[Observation]:
         try:
             if stream is None:
                 link = await self._reach(self._ready_timeout_s)
@@ -182,14 +185,14 @@ class EngineClient:
 
     # -- the process ----------------------------------------------------------------------------
 
-    def _now(self) -> _Link:
+    def _now(self) -> Link:
         if self._link is None:
             starting = f"; it is starting: {self._stage}" if self._stage else ""
             message = f"The engine is away: {self._detail}{starting}."
             raise EngineError(EngineCode.ENGINE_LOST, message)
         return self._link
 
-    async def _reach(self, timeout_s: float) -> _Link:
+    async def _reach(self, timeout_s: float) -> Link:
         try:
             async with asyncio.timeout(timeout_s):
                 while self._link is None:
@@ -259,112 +262,37 @@ class EngineClient:
         except OSError as error:
             self._detail = f"nothing listens on {self._socket} ({error.strerror})"
             return False
-        link = _Link(writer)
+        link = Link(writer)
         self._link = link
         self._is_up.set()
+        watching = asyncio.create_task(self._watch(link))
         try:
             await link.read_until_lost(reader)
         finally:
+            watching.cancel()
             self._link = None
             self._is_up.clear()
             self._detail = "its process ended"
             link.lose()
         return True
 
+    async def _watch(self, link: Link) -> None:
+        """Give up an engine whose process lives but whose model answers nothing any more."""
+        while not link.is_lost:
+            await asyncio.sleep(self._hangs_after_s / 4)
+            try:
+                async with asyncio.timeout(self._hangs_after_s):
+                    while not await self._answers(link):  # noqa: ASYNC110
+                        await asyncio.sleep(self._hangs_after_s / 20)
+            except TimeoutError:
+                log.error("the model answers nothing for %.0f s", self._hangs_after_s)
+                link.lose()
 
-class _Link:
-    """One connection to the engine: calls by number, each with its own queue of replies."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-        self._numbers = itertools.count(1)
-        # A turn has a few events a token and media a few thousand rows, so a queue is bounded
-        # by what one request can make.
-        self._replies: dict[int, asyncio.Queue[wire.Reply | None]] = {}
-        self._is_lost = False
-
-    def stream(self) -> _Stream:
-        """Return a new call; use it as a context, which abandons it when it is left early."""
-        return _Stream(self, next(self._numbers))
-
-    async def ask(self, request: Callable[[int], wire.Request]) -> wire.Reply:
-        """Send one request and return its one reply; raises `EngineError`."""
-        with self.stream() as stream:
-            self.write(request(stream.call))
-            await self.drain()
-            reply = await anext(stream)
-            stream.is_over = True
-            return reply
-
-    def write(self, request: wire.Request) -> None:
-        """Queue a request; `ask` waits until the queue is short, turns are few and small."""
+    async def _answers(self, link: Link) -> bool:
         try:
-            data = wire.frame(request)
-        except ValueError:
-            message = "The request is too big for the engine."
-            raise EngineError(EngineCode.CONTEXT_FULL, message) from None
-        if not self._is_lost:
-            self._writer.write(data)
-
-    async def drain(self) -> None:
-        """Wait while more is queued than the engine has read; a loss is told by the reader."""
-        with suppress(ConnectionError):
-            await self._writer.drain()
-
-    def enter(self, call: int) -> asyncio.Queue[wire.Reply | None]:
-        replies: asyncio.Queue[wire.Reply | None] = asyncio.Queue()
-        self._replies[call] = replies
-        if self._is_lost:
-            replies.put_nowait(None)
-        return replies
-
-    def leave(self, call: int, *, abandon: bool) -> None:
-        del self._replies[call]
-        if abandon:
-            self.write(wire.Abandon(call))
-
-    async def read_until_lost(self, reader: asyncio.StreamReader) -> None:
-        while (body := await wire.read_frame(reader)) is not None:
-            reply = wire.replies.decode(body)
-            if replies := self._replies.get(reply.call):
-                replies.put_nowait(reply)
-
-    def lose(self) -> None:
-        """Tell every open call that the engine is gone."""
-        self._is_lost = True
-        self._writer.close()
-        for replies in self._replies.values():
-            replies.put_nowait(None)
-
-
-class _Stream:
-    """The replies to one call; ends with `EngineError` when the engine refuses or is lost."""
-
-    def __init__(self, link: _Link, call: int) -> None:
-        self.call = call
-        self.is_over = False
-        self._link = link
-        # Entered here, so that no reply can come before there is a place for it.
-        self._replies = link.enter(call)
-
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._link.leave(self.call, abandon=not self.is_over)
-
-    def __aiter__(self) -> _Stream:
-        return self
-
-    async def __anext__(self) -> wire.Reply:
-        reply = await self._replies.get()
-        if reply is None:
-            self.is_over = True
-            raise EngineError(EngineCode.ENGINE_LOST, LOST)
-        if isinstance(reply, wire.Refused):
-            self.is_over = True
-            raise EngineError(reply.code, reply.message)
-        return reply
+            return isinstance(await link.ask(wire.AskHealth), wire.IsHealthy)
+        except EngineError:
+            return link.is_lost
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

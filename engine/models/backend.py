@@ -15,6 +15,7 @@ from transformers import (
 from transformers.utils import logging
 
 from engine.kv.context import Context, KVShape
+from engine.models.linear import pack
 
 ATTENTION = "consilium_segments"
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -63,7 +64,9 @@ class Backend:
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         network = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPES[dtype])
-        return cls(network.to(torch.device(device)))  # type: ignore[arg-type]
+        backend = cls(network.to(torch.device(device)))  # type: ignore[arg-type]
+        pack(backend.model)
+        return backend
 
     @torch.inference_mode()
     def run(self, segments: list[Segment]) -> torch.Tensor:

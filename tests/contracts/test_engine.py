@@ -163,7 +163,7 @@ async def test_leaving_the_stream_cancels_the_turn(engine):
     await anext(stream)
     await stream.aclose()
     async with asyncio.timeout(5):
-        while (await engine.stats()).gauges["turns_running"]:
+        while (await engine.stats()).gauges["turns_running"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

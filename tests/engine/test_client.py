@@ -90,7 +90,7 @@ async def test_a_second_client_shares_the_engine_and_leaving_harms_nobody(client
     await guest.stop()
     assert [type(event) async for event in stream][-1] is TurnFailed
     async with asyncio.timeout(5):
-        while (await client.stats()).gauges["turns_running"]:
+        while (await client.stats()).gauges["turns_running"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert isinstance((await events_of(client, ask("c")))[-1], TurnDone)
 
@@ -127,7 +127,7 @@ asyncio.run(main())
     parent.kill()
     await parent.wait()
     async with asyncio.timeout(5):
-        while is_running(pid):
+        while is_running(pid):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
@@ -154,3 +154,21 @@ async def test_the_engine_is_ready_in_time_and_tells_its_stages(settings, tmp_pa
     await client.stop()
     assert stages == ["libraries", "weights", "tokenizer", "first token", "ready"]
     assert took < 8.0
+
+
+@pytest.mark.fault
+async def test_an_engine_that_hangs_is_given_up_and_its_turns_end(settings, tmp_path):
+    """A stopped process keeps its socket open; only the unanswered probe tells."""
+    client = EngineClient(tmp_path / "s", settings, hangs_after_s=1.0)
+    await client.start()
+    try:
+        stream = client.submit(ask("a", "s1", 400))
+        async for event in stream:
+            if isinstance(event, TurnDelta):
+                break
+        os.kill(client.pid, signal.SIGSTOP)
+        async with asyncio.timeout(4):
+            rest = [event async for event in stream]
+        assert isinstance(rest[-1], TurnFailed) and rest[-1].code is EngineCode.ENGINE_LOST
+    finally:
+        await client.stop()

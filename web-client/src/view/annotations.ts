@@ -15,6 +15,11 @@ export interface DrawnMark {
 
 const POINT_RADIUS_PX = 7;
 const HANDLE_PX = 10;
+/** What a name takes: its line, the width it needs beside a mark, and its width cut short. */
+const LABEL_PX = 24;
+const BESIDE_PX = 150;
+const SHORT_PX = 34;
+const MAX_LABEL_PX = 240;
 
 export class AnnotationLayer {
   selected: string | null = null;
@@ -144,14 +149,28 @@ export class AnnotationLayer {
       if (shape.type === "point" && group) this.drawPaths(group, shape);
       const name = this.names.get(id);
       if (name === undefined) continue;
-      const box = bounds(shape);
-      const rise = shape.type === "point" ? this.pointRadius() : 0;
-      const { x, y } = this.viewer.place({ x: box.x, y: box.y - rise });
-      const below = this.viewer.place({ x: box.x, y: box.y + box.height + rise }).y;
-      name.style.transform =
-        y < 24 ? `translate(${x}px, ${below + 3}px)` : `translate(${x}px, ${y - 3}px) translateY(-100%)`;
+      this.placeName(name, shape, id === this.selected);
     }
     this.drawHandles(HANDLE_PX / viewport.scale);
+  }
+
+  /** Beside a flat box, so that the line above a row of text stays readable; above any other. */
+  private placeName(name: HTMLElement, shape: Shape, isSelected: boolean): void {
+    const box = bounds(shape);
+    const rise = shape.type === "point" ? this.pointRadius() : 0;
+    const { x: left, y: top } = this.viewer.place({ x: box.x, y: box.y - rise });
+    const end = this.viewer.place({ x: box.x + box.width, y: box.y + box.height + rise });
+    const beside = this.viewer.width - end.x;
+    const isFlat = box.width > 3 * box.height && box.height > 0;
+    const isShort = isFlat && !isSelected && beside < BESIDE_PX;
+    name.classList.toggle("short", isShort);
+    const isBeside = isFlat && (isShort || beside >= BESIDE_PX);
+    name.style.maxWidth = isBeside && !isShort ? `${Math.min(beside - 8, MAX_LABEL_PX)}px` : "";
+    if (isBeside) {
+      const x = Math.min(end.x + 4, this.viewer.width - SHORT_PX);
+      name.style.transform = `translate(${x}px, ${(top + end.y) / 2}px) translateY(-50%)`;
+    } else if (top < LABEL_PX) name.style.transform = `translate(${left}px, ${end.y + 3}px)`;
+    else name.style.transform = `translate(${left}px, ${top - 3}px) translateY(-100%)`;
   }
 
   private drawHandles(size: number): void {

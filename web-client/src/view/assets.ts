@@ -75,6 +75,10 @@ export class AssetStrip {
   private drawCard(item: HTMLElement, card: Card): void {
     setAttributes(item, { "data-asset": card.asset?.asset ?? null, "data-status": card.status });
     const button = item.firstElementChild!;
+    if (card.isShown && !button.hasAttribute("aria-current")) {
+      // In the next frame the strip has its new width.
+      requestAnimationFrame(() => item.scrollIntoView({ block: "nearest", inline: "nearest" }));
+    }
     setAttributes(button, {
       "aria-current": card.isShown ? "true" : null,
       title: card.asset?.message ? `${card.name}: ${card.asset.message}` : card.name,

@@ -1,7 +1,7 @@
 /** The values of lab sheets, a row at a time as they are read. */
 
 import type { Asset, RoomState } from "../protocol/room";
-import type { LabRow } from "../protocol/types.gen";
+import type { LabRow, ObservedRow } from "../protocol/types.gen";
 import { KeyedChildren, element, setAttributes, setText } from "./dom";
 import type { Box } from "./viewport";
 
@@ -15,6 +15,9 @@ interface Entry {
   readonly asset: string;
 }
 
+/** A line of the table: a value, or the name of the sheet that the next values are from. */
+type Line = Entry | { readonly sheet: string };
+
 const FLAGS: Record<LabRow["flag"], { mark: string; words: string }> = {
   low: { mark: "L ↓", words: "below the reference range" },
   high: { mark: "H ↑", words: "above the reference range" },
@@ -23,11 +26,13 @@ const FLAGS: Record<LabRow["flag"], { mark: string; words: string }> = {
   unknown: { mark: "?", words: "no reference range" },
 };
 
+const isLab = (row: ObservedRow): row is LabRow => row.type === "lab";
+
 export const isOutOfRange = ({ flag }: LabRow): boolean =>
   flag === "low" || flag === "high" || flag === "abnormal";
 
 export class LabTable {
-  private readonly rows: KeyedChildren<Entry, HTMLElement>;
+  private readonly rows: KeyedChildren<Line, HTMLElement>;
   private readonly entries = new Map<string, Entry>();
   private assets: ReadonlyMap<string, Asset> | null = null;
 
@@ -37,7 +42,7 @@ export class LabTable {
     private readonly empty: HTMLElement,
     private readonly news: LabTableNews,
   ) {
-    this.rows = new KeyedChildren<Entry, HTMLElement>(body, newRow, drawRow);
+    this.rows = new KeyedChildren<Line, HTMLElement>(body, newRow, drawLine);
     const placeOf = (event: Event): { asset: string; box: Box } | null => {
       const row = event.target instanceof Element ? event.target.closest("tr") : null;
       const entry = this.entries.get(row?.dataset["key"] ?? "");
@@ -62,16 +67,20 @@ export class LabTable {
     if (room.assets === this.assets) return;
     this.assets = room.assets;
     const known = new Map(this.entries);
+    const lines = new Map<string, Line>();
+    const sheets = [...room.assets.values()].filter(({ rows }) => rows.some(isLab));
     this.entries.clear();
-    for (const asset of room.assets.values()) {
-      for (const row of asset.rows) {
-        if (row.type !== "lab") continue;
-        const key = `${asset.asset} ${row.id}`;
+    for (const { asset, name, rows } of sheets) {
+      if (sheets.length > 1) lines.set(`sheet ${asset}`, { sheet: name });
+      for (const row of rows.filter(isLab)) {
+        const key = `${asset} ${row.id}`;
         const before = known.get(key);
-        this.entries.set(key, before?.row === row ? before : { row, asset: asset.asset });
+        const entry = before?.row === row ? before : { row, asset };
+        this.entries.set(key, entry);
+        lines.set(key, entry);
       }
     }
-    this.rows.render(this.entries);
+    this.rows.render(lines);
     const flagged = [...this.entries.values()].filter(({ row }) => isOutOfRange(row)).length;
     const total = this.entries.size;
     setText(this.count, total === 0 ? "" : `${total} read, ${flagged} out of range`);
@@ -85,12 +94,21 @@ export class LabTable {
 }
 
 function newRow(key: string): HTMLElement {
+  if (key.startsWith("sheet ")) {
+    const name = element("th", { colspan: 5, scope: "colgroup" });
+    return element("tr", { class: "sheet" }, name);
+  }
   const row = element("tr", { "data-testid": "lab-row", "data-key": key, tabindex: 0 });
   row.append(element("th", { scope: "row" }), ...[1, 2, 3, 4].map(() => element("td")));
   return row;
 }
 
-function drawRow(target: HTMLElement, { row }: Entry): void {
+function drawLine(target: HTMLElement, line: Line): void {
+  if ("sheet" in line) setText(target.firstElementChild!, line.sheet);
+  else drawRow(target, line.row);
+}
+
+function drawRow(target: HTMLElement, row: LabRow): void {
   const { mark, words } = FLAGS[row.flag];
   setAttributes(target, { "data-flag": row.flag, title: `${row.analyte}: ${words}` });
   const texts = [row.analyte, row.value, row.unit, row.range, mark];

@@ -59,6 +59,7 @@ function drawPerson(item: HTMLElement, { person, isMe, looksAt }: Shown): void {
   const [initials, who, state] = item.children;
   setAttributes(item, {
     "data-participant": person.participant,
+    "data-typing": person.typing ? "true" : null,
     title: [person.name, person.department, person.role].filter(Boolean).join(", "),
   });
   setText(initials!, initialsOf(person.name));

@@ -190,7 +190,7 @@ function drawByline(item: HTMLElement, by: Actor, when: string): void {
 
 function sightText(turn: Turn): string {
   if (turn.sight === "pixels") return "saw the pictures";
-  return turn.sight === "text" ? "was given the text read from the pictures" : "";
+  return turn.sight === "text" ? "knows the pictures' text only" : "";
 }
 
 function stateText(turn: Turn): string {

@@ -82,6 +82,11 @@ export class Viewer {
     return { x: event.clientX - left - clientLeft, y: event.clientY - top - clientTop };
   }
 
+  /** Of the window, in CSS px. */
+  get width(): number {
+    return this.window.width;
+  }
+
   place(point: Place): Place {
     return toWindow(this.viewport, point);
   }

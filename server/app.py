@@ -178,13 +178,13 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def uvicorn_config(server: Server) -> uvicorn.Config:
-    """The settings of the HTTP and WebSocket layer, said once.
+def quiet_uvicorn(server: Server) -> uvicorn.Server:
+    """Make the HTTP and WebSocket layer; its settings are said here and nowhere else.
 
     `ws_max_queue` is not honoured by this implementation, and its pings would close a healthy
     client whose reading is paused: the protocol has its own heartbeat.
     """
-    return uvicorn.Config(
+    config = uvicorn.Config(
         server.app,
         http="httptools",
         ws=WebSocketProtocol,
@@ -198,6 +198,7 @@ def uvicorn_config(server: Server) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=5,
     )
+    return _Uvicorn(config)
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -238,7 +239,7 @@ async def run(settings: Settings) -> None:
     engine = engine_for(settings)
     await engine.start()
     server = Server(settings, engine)
-    web = _Uvicorn(uvicorn_config(server))
+    web = quiet_uvicorn(server)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

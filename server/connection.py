@@ -145,6 +145,11 @@ class Connection:
 
     # -- what others ask of a connection --------------------------------------------------------
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What the transport holds that the client has not taken."""
+        return self._progress.buffered_bytes
+
     def send(self, message: ServerMessage) -> None:
         """See `Line.send`."""
         if self._close_code is None:

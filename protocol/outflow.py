@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from protocol.credit import Credit
+from protocol.errors import ErrorCode
 from protocol.media import MAX_PAYLOAD_BYTES, MediaFrame, MediaKind
 from protocol.messages import (
     Error,
@@ -129,3 +130,8 @@ class Outflow:
             or self.received != received
             or (self.all_sent() and not self.closing)
         )
+
+    def is_unknown_there(self) -> bool:
+        """Whether the server knows no upload of this asset: it is stored, or it is lost."""
+        unknown = self.closed is not None and self.closed.code is ErrorCode.ASSET_UNKNOWN
+        return unknown and self.asset is not None

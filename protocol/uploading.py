@@ -94,11 +94,15 @@ class Uploads:
         Raises `UploadFailed` when the server does not take it, or when fewer bytes can be read
         than were said.
         """
+        is_doubted = False
         while not is_stored(flow, sockets.session.state):
             socket = await sockets.greeted()
             if not is_stored(flow, sockets.session.state):
                 with suppress(SocketLost):
                     await self._pour(flow, socket, read, progress)
+                if flow.is_unknown_there() and not is_doubted:
+                    # The event that it was stored may be on its way behind this answer.
+                    is_doubted, flow.closed = True, None
         assert flow.asset is not None, "a stored upload has its asset"
         return flow.asset
 

@@ -6,11 +6,12 @@ import hashlib
 import pytest
 
 import consilium
+from protocol import events as ev
 from protocol import messages as ms
 from protocol.errors import ErrorCode
 from protocol.media import MediaFrame
 from protocol.state import AssetState, Snapshot
-from tests.support.scripted_server import MEI, comment, join, scripted
+from tests.support.scripted_server import AT, MEI, comment, join, scripted
 
 
 class Shelf:
@@ -120,6 +121,53 @@ async def test_an_upload_whose_end_was_lost_is_not_sent_again():
     async with scripted(lose_the_end, know) as server, join(server) as room:
         assert await room.upload(BYTES) == "as-7"
     assert len(shelf.opens) == 1
+
+
+async def test_an_upload_that_is_stored_while_the_client_is_away_is_found():
+    shelf = Shelf(credit=10_000)
+
+    async def lose_the_end(peer):
+        await peer.welcome()
+        opened = ev.AssetOpened(at=AT, actor=MEI, asset="as-7", name="x")
+        await peer.tell(opened)
+        await shelf.open(peer)
+        await shelf.take(peer, len(BYTES))
+        await peer.hear(ms.StreamClose)
+        peer.drop()
+
+    async def store_meanwhile(peer):
+        await peer.welcome()
+        asked = await peer.hear(ms.StreamOpen)
+        unknown = ms.Error(code=ErrorCode.ASSET_UNKNOWN, message="", ref=str(asked.stream))
+        await peer.say(unknown)
+        committed = ev.AssetCommitted(at=AT, actor=MEI, asset="as-7", size=10_000, sha256="0" * 64)
+        await peer.tell(committed)
+        await peer.stay()
+
+    async with scripted(lose_the_end, store_meanwhile) as server, join(server) as room:
+        assert await room.upload(BYTES) == "as-7"
+
+
+async def test_an_upload_that_the_server_lost_fails():
+    shelf = Shelf(credit=1_000)
+
+    async def cut(peer):
+        await peer.welcome()
+        await shelf.open(peer)
+        peer.drop()
+
+    async def forget(peer):
+        await peer.welcome()
+        while True:
+            asked = await peer.hear(ms.StreamOpen)
+            await peer.say(
+                ms.StreamClosed(stream=asked.stream, code=ErrorCode.ASSET_UNKNOWN, message="lost")
+            )
+
+    async with scripted(cut, forget) as server, join(server) as room:
+        with pytest.raises(consilium.UploadFailed) as failed:
+            await room.upload(BYTES)
+        assert failed.value.code is ErrorCode.ASSET_UNKNOWN
 
 
 @pytest.mark.parametrize(

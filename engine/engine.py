@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from typing import Protocol
 
 from engine.api import (
@@ -92,7 +93,9 @@ class LocalEngine:
         events: asyncio.Queue[TurnEvent] = asyncio.Queue()
 
         def emit(event: TurnEvent) -> None:
-            here.call_soon_threadsafe(events.put_nowait, event)
+            # A loop that was closed under its turns has nobody left who could be told.
+            with suppress(RuntimeError):
+                here.call_soon_threadsafe(events.put_nowait, event)
 
         try:
             self._loop.submit(turn, emit)

@@ -170,8 +170,17 @@ class Loop:
             if part.sequence.state is State.PREFILL:
                 self._count("tokens_prefilled", len(part.tokens))
             if part.samples:
-                self._settle(part.sequence, logits[row], now)
+                self._settle_alone(part.sequence, logits[row], now)
                 row += 1
+
+    def _settle_alone(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
+        """Settle one turn so that what fails in it, even its listener, stays with it."""
+        try:
+            self._settle(sequence, logits, now)
+        except Exception:
+            log.exception("a turn failed behind its step")
+            if sequence.state is not State.ENDED:
+                self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
 
     def _settle(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
         """Choose the sequence's next token and show what can be shown."""

@@ -91,7 +91,8 @@ class Budget:
     @property
     def used_bytes(self) -> int:
         """Bytes allocated now."""
-        return sum(context.bytes for context in self._contexts.values())
+        # Copied at once, because the metrics page asks from another thread.
+        return sum(context.bytes for context in list(self._contexts.values()))
 
     def could_ever_fit(self, tokens: int, shape: KVShape) -> bool:
         """Whether a context of so many tokens fits when nothing else is kept."""

@@ -40,6 +40,12 @@ CORPUS = [
 EngineMaker = Callable[..., AbstractAsyncContextManager[LocalEngine]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tiny models gain nothing from a second thread, and lose much when the cores are shared."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def models_cache() -> Path:
     return default_models_cache(dict(os.environ))
@@ -132,7 +138,7 @@ def make_engine() -> EngineMaker:
 
     @asynccontextmanager
     async def make(model: LoadedModel, **settings: object) -> AsyncIterator[LocalEngine]:
-        values = {"dtype": "fp32", "threads": 2, "delta_interval_s": 0.0, **settings}
+        values = {"dtype": "fp32", "threads": 1, "delta_interval_s": 0.0, **settings}
         engine = LocalEngine(EngineConfig(model="tiny", **values), model)
         await engine.start()
         try:

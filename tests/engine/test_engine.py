@@ -18,7 +18,9 @@ from engine.api import (
     TurnStarted,
 )
 
-LENGTH = 40
+LENGTH = 32
+# Long enough an answer of the embedded model to be cut in its middle.
+QUESTION = "Explain in detail what a high glucose value means for a patient."
 
 
 def ask(text, turn="t", session="s", **settings):
@@ -159,9 +161,9 @@ async def test_L03_closing_the_iterator_cancels_the_turn(tiny, make_engine):
 
 async def interrupted_and_resumed(engine, length, cut):
     """Ask twice: once in one go, once cut after some deltas and continued from what was shown."""
-    whole = await events_of(engine, ask("Is glucose high?", "w", "s1", max_new_tokens=length))
+    whole = await events_of(engine, ask(QUESTION, "w", "s1", max_new_tokens=length))
     shown = ""
-    stream = engine.submit(ask("Is glucose high?", "i", "s2", max_new_tokens=length))
+    stream = engine.submit(ask(QUESTION, "i", "s2", max_new_tokens=length))
     deltas = 0
     async for event in stream:
         if isinstance(event, TurnDelta):
@@ -171,7 +173,7 @@ async def interrupted_and_resumed(engine, length, cut):
                 await engine.cancel("i")
     assert len(shown) < len(whole[-1].text), "the turn was to be cut before its end"
     talk = (
-        Message(role="user", text="Is glucose high?"),
+        Message(role="user", text=QUESTION),
         Message(role="assistant", text=shown, turn="i"),
     )
     left = length - len(event.token_ids)

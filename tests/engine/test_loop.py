@@ -1,8 +1,13 @@
 """A model that fails on a step costs the turns of that step, never the engine."""
 
 import asyncio
+import threading
 
-from engine.api import EngineCode, Message, Turn, TurnDone, TurnFailed
+import msgspec
+
+from engine.api import EngineCode, Message, Turn, TurnDelta, TurnDone, TurnFailed
+from engine.config import EngineConfig
+from engine.loop import Loop
 
 
 def ask(text, turn, session):
@@ -51,3 +56,29 @@ async def test_counters_add_up(tiny, make_engine):
     prompts = done.prompt_tokens + again.prompt_tokens
     assert counters["tokens_cached"] + counters["tokens_prefilled"] == prompts
     assert stats.gauges["turns_running"] == stats.gauges["turns_waiting"] == 0
+
+
+def test_a_listener_that_raises_costs_its_own_turn_only(tiny):
+    loop = Loop(EngineConfig(model="tiny", dtype="fp32", delta_interval_s=0.0), tiny)
+    ended = {"bad": threading.Event(), "good": threading.Event()}
+    last = {}
+
+    def listen(name):
+        def emit(event):
+            if name == "bad" and isinstance(event, TurnDelta):
+                raise ValueError("nobody understands this")
+            last[name] = event
+            if isinstance(event, TurnDone | TurnFailed):
+                ended[name].set()
+
+        return emit
+
+    loop.start()
+    try:
+        for name in ("bad", "good"):
+            turn = msgspec.structs.replace(ask("A?", name, name), max_new_tokens=20)
+            loop.submit(turn, listen(name))
+        assert all(event.wait(10) for event in ended.values())
+    finally:
+        loop.stop()
+    assert isinstance(last["bad"], TurnFailed) and isinstance(last["good"], TurnDone)

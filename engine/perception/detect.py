@@ -99,10 +99,13 @@ def open_picture(path: str, media_type: str) -> Image.Image:
 
 
 def is_declared_wrongly(declared: str | None, media_type: str) -> bool:
-    """Whether the sender named another type than the bytes have; parameters are ignored."""
-    if declared is None:
+    """Whether the sender named another type than the bytes have; parameters are ignored.
+
+    "application/octet-stream" is what browsers say when they do not know, not a claim.
+    """
+    plain = (declared or "").partition(";")[0].strip().lower()
+    if plain in ("", "application/octet-stream"):
         return False
-    plain = declared.partition(";")[0].strip().lower()
     return _SAME_TYPE.get(plain, plain) != media_type
 
 

@@ -31,6 +31,8 @@ Role = Literal["decode", "read"]
 # A worker that does not end this soon after SIGKILL hangs in the kernel; nobody waits for it.
 _REAP_S = 5.0
 
+_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+
 
 class WorkerProcess:
     """One process that answers one request at a time and is replaced when it is lost."""
@@ -181,10 +183,14 @@ def _lost() -> EngineError:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Let the worker import this very package and keep its libraries to their threads."""
+    """Let the worker import this very package and keep its libraries to their threads.
+
+    Nothing else passes: a decoder that a hostile file took over must find no secrets there.
+    """
     root = str(Path(engine.__file__).parent.parent)
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     inherited = os.environ.get("PYTHONPATH")
-    return os.environ | {
+    return passed | {
         "PYTHONPATH": os.pathsep.join([root, inherited] if inherited else [root]),
         "OMP_NUM_THREADS": str(threads),
     }

@@ -56,6 +56,10 @@ class _Look:
         self.began = time.perf_counter()
         self.task: asyncio.Task[None] | None = None
 
+    def passed(self, name: str) -> None:
+        """Note when something happened first, in seconds since the item was opened."""
+        self.timings.setdefault(name, time.perf_counter() - self.began)
+
 
 class Perception:
     """Looks at media in worker processes.
@@ -90,8 +94,10 @@ class Perception:
         """Begin to look at once, whether or not anybody iterates yet.
 
         Yields exactly one `Completed` or `MediaFailed`, last; an item beyond `max_open` yields
-        only `MediaFailed` with `overloaded`. Closing the iterator early ends the look. Raises
-        `ValueError` when an item with this id is open.
+        only `MediaFailed` with `overloaded`. Closing the iterator early ends the look.
+        `Completed.timings` has `first_level`, `first_text`, `first_lab_row` and `total` since this
+        call, the others since a worker took the item. Raises `ValueError` when an item with this
+        id is open.
         """
         if media.id in self._looks:
             raise ValueError("a media item with this id is open")
@@ -164,7 +170,7 @@ class Perception:
         media = look.media.id
         terminal: Observation
         if (failure := _failure(task)) is None:
-            look.timings["total"] = time.perf_counter() - look.began
+            look.passed("total")
             terminal = Completed(media=media, timings=look.timings)
             self._counters["media_completed"] += 1
         else:
@@ -214,10 +220,13 @@ class Perception:
                 pass
             case LevelReady():
                 self._counters["levels"] += 1
+                look.passed("first_level")
             case TextRow():
                 self._counters["text_rows"] += 1
+                look.passed("first_text")
             case LabRow():
                 self._counters["lab_rows"] += 1
+                look.passed("first_lab_row")
             case _:
                 raise AssertionError(f"a worker never sends {type(answer).__name__} here")
         look.observations.put_nowait(answer)

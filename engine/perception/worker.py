@@ -116,7 +116,6 @@ class Worker:
         sheet = LabSheetReader(media)
         for done, read in self._reader.read(pieces):
             for piece in read:
-                timings.setdefault("first_text", time.perf_counter() - began)
                 count += 1
                 box = piece.box
                 row = TextRow(
@@ -140,7 +139,7 @@ def decode(request: Decode) -> Iterator[Answer]:
     timings: dict[str, float] = {}
 
     def passed(name: str) -> None:
-        timings.setdefault(name, time.perf_counter() - began)
+        timings[name] = time.perf_counter() - began
 
     # Pillow, its plug-ins and magika stay out of the process that only reads text.
     from engine.perception.detect import identify, is_declared_wrongly
@@ -159,17 +158,13 @@ def decode(request: Decode) -> Iterator[Answer]:
     )
     source = Source(request.path, kind)
     pyramid = Pyramid(request.media, source, request.derived_dir)
-    for level in pyramid.early():
-        passed("first_level")
-        yield level
+    yield from pyramid.early()
     picture = source.pixels()
     passed("decoded")
     raw = Path(request.derived_dir) / PIXELS_NAME
     raw.write_bytes(picture.tobytes())
     yield PixelsReady(pixels=Pixels(path=str(raw), width=picture.width, height=picture.height))
-    for level in pyramid.rest(picture):
-        passed("first_level")
-        yield level
+    yield from pyramid.rest(picture)
     passed("levels")
     yield Finished(timings=timings)
 

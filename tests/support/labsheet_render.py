@@ -24,6 +24,13 @@ CHINESE_FONTS = (
 )
 
 
+LATIN_FONTS = (
+    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+    "/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",
+    "/System/Library/Fonts/Supplemental/Arial Unicode.ttf",
+)
+
+
 @dataclass(frozen=True)
 class DrawnCell:
     """A text and the tight box of its ink: x, y, width, height in pixels."""
@@ -263,20 +270,15 @@ class _Sheet:
 
 
 def _font(language: Language, size: int) -> ImageFont.FreeTypeFont:
-    if language == "en":
-        # The font inside Pillow has no dash and no comparison signs; Debian and macOS have both.
-        for path in (
-            "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-            "/System/Library/Fonts/Supplemental/Arial Unicode.ttf",
-        ):
-            if Path(path).exists():
-                return ImageFont.truetype(path, size)
-        raise RuntimeError("a Latin font is missing: install Debian's fonts-dejavu-core")
+    # The font inside Pillow has neither a dash nor comparison signs; the Chinese ones have both.
+    for path in LATIN_FONTS if language == "en" else ():
+        if Path(path).exists():
+            return ImageFont.truetype(path, size)
     for path in CHINESE_FONTS:
         if Path(path).exists():
             # Index 2 of the Noto collection is Simplified Chinese; single-font files have only 0.
             return ImageFont.truetype(path, size, index=2 if "CJK" in path else 0)
-    raise RuntimeError("a Chinese font is missing: install Debian's fonts-noto-cjk")
+    raise RuntimeError("a font for the sheets is missing: install Debian's fonts-noto-cjk")
 
 
 def photo(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import TypeVar
 
 from engine.api import Completed, Media, MediaFailed, Observation
 from engine.perception.service import Perception
+
+Kind = TypeVar("Kind")
 
 
 def media(folder: Path, content: bytes, *, name: str = "upload", **more: str) -> Media:
@@ -24,3 +27,8 @@ async def look(perception: Perception, item: Media) -> list[Observation]:
     terminals = [one for one in seen if isinstance(one, Completed | MediaFailed)]
     assert len(terminals) == 1 and seen[-1] is terminals[0], "exactly one terminal, last"
     return seen
+
+
+def of(kind: type[Kind], seen: list[Observation]) -> list[Kind]:
+    """Return the observations of one kind, in order."""
+    return [one for one in seen if isinstance(one, kind)]

@@ -142,6 +142,8 @@ def test_an_orientation_that_means_nothing_is_none(tmp_path, value):
     [
         (None, False),
         ("image/png", False),
+        ("application/octet-stream", False),
+        ("", False),
         ("IMAGE/PNG; charset=binary", False),
         ("image/jpg", True),
         ("application/zip", True),

@@ -1,9 +1,14 @@
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from engine.api import Box, TextRow
+from engine.api import Box, LabRow, Progress, TextRow
 from engine.perception.labsheet import LabSheetReader
+from tests.support.labsheet_render import overlap, reads_same, render_sheet
+from tests.support.looking import look, media, of
 
 COLUMNS = {"analyte": 40, "value": 300, "unit": 420, "range": 560, "mark": 760}
 PLACES = tuple(COLUMNS.values())
@@ -167,3 +172,79 @@ def test_no_arrangement_of_texts_breaks_the_reader(arrangement):
             *("low", "normal", "high", "abnormal", "unknown")
         }
         assert "value" in row.cells and row.box.width >= 0
+
+
+# -- drawn sheets through real workers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seed", "language"), [(1, "en"), (2, "en"), (1, "zh")])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_sheet_is_read_with_boxes_text_and_exactly_its_flags(
+    perception, tmp_path, seed, language
+):
+    sheet = render_sheet(seed, language)
+    assert len(sheet.rows) >= 12 and len(sheet.out_of_range) == 4
+    seen = await look(perception, media(tmp_path, sheet.png))
+    texts = of(TextRow, seen)
+    covered = right = 0
+    for cell in sheet.cells:
+        places = [(overlap(_plain(text.box), cell.box), text) for text in texts]
+        best, nearest = max(places, key=lambda place: place[0])
+        covered += best >= 0.5
+        right += best >= 0.5 and reads_same(cell.text, nearest.text)
+    assert covered >= 0.95 * len(sheet.cells)
+    assert right >= 0.95 * len(sheet.cells)
+    found = of(LabRow, seen)
+    assert [(row.analyte, row.value, row.flag) for row in found] == [
+        (row.analyte, row.value, row.flag) for row in sheet.rows
+    ]
+    assert [(row.number, row.low, row.high) for row in found] == [
+        (row.number, row.low, row.high) for row in sheet.rows
+    ]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_boxes_of_a_row_lie_on_its_cells(perception, tmp_path):
+    sheet = render_sheet(3, "en")
+    drawn = {(cell.field, cell.text): cell.box for cell in sheet.cells}
+    seen = await look(perception, media(tmp_path, sheet.png))
+    for row in of(LabRow, seen):
+        assert overlap(_plain(row.cells["analyte"]), drawn["analyte", row.analyte]) > 0.5
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_sheet_photographed_lying_has_its_boxes_where_it_is_shown(perception, tmp_path):
+    """L51, W74: the camera stores it turned (EXIF 6), the viewer shows it upright."""
+    sheet = render_sheet(2, "en")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = io.BytesIO()
+    with Image.open(io.BytesIO(sheet.png)) as drawn:
+        lying = drawn.transpose(Image.Transpose.ROTATE_90)
+    lying.save(stored, "JPEG", quality=90, exif=exif)
+    seen = await look(perception, media(tmp_path, stored.getvalue()))
+    assert (seen[0].width, seen[0].height) == (sheet.width, sheet.height)
+    drawn_at = {(cell.field, cell.text): cell.box for cell in sheet.cells}
+    rows = of(LabRow, seen)
+    assert [(row.analyte, row.flag) for row in rows] == [
+        (row.analyte, row.flag) for row in sheet.rows
+    ]
+    for row in rows:
+        assert overlap(_plain(row.cells["analyte"]), drawn_at["analyte", row.analyte]) > 0.5
+    assert set(seen[-1].timings) >= {"first_level", "first_text", "first_lab_row", "total"}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_text_and_rows_come_while_the_sheet_is_still_being_read(perception, tmp_path):
+    seen = await look(perception, media(tmp_path, render_sheet(2, "en").png))
+    order = [type(one) for one in seen]
+    first_row = order.index(LabRow)
+    assert order.index(TextRow) < first_row
+    assert TextRow in order[first_row:], "a row waits for its own line only"
+    progress = [one for one in of(Progress, seen) if one.stage == "ocr"]
+    assert [one.done for one in progress] == sorted(one.done for one in progress)
+    assert progress[0].done == 0 and progress[-1].done == progress[-1].total > 50
+
+
+def _plain(box):
+    return (box.x, box.y, box.width, box.height)

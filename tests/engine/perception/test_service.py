@@ -3,7 +3,6 @@ import io
 import os
 import signal
 import struct
-import time
 import zipfile
 import zlib
 
@@ -25,14 +24,10 @@ from engine.api import (
 )
 from engine.perception.config import PerceptionConfig
 from engine.perception.service import Perception
-from tests.support.labsheet_render import overlap, photo, reads_same, render_sheet
-from tests.support.looking import look, media
+from tests.support.labsheet_render import photo, render_sheet
+from tests.support.looking import look, media, of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def of(kind, seen):
-    return [one for one in seen if isinstance(one, kind)]
 
 
 def pid(perception, name):
@@ -56,72 +51,20 @@ def small_picture(form):
     return stream.getvalue()
 
 
-# -- lab sheets ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("seed", "language"), [(1, "en"), (2, "en"), (1, "zh")])
-async def test_a_sheet_is_read_with_boxes_text_and_exactly_its_flags(
-    perception, tmp_path, seed, language
-):
-    sheet = render_sheet(seed, language)
-    assert len(sheet.rows) >= 12 and len(sheet.out_of_range) == 4
-    seen = await look(perception, media(tmp_path, sheet.png))
-    texts = of(TextRow, seen)
-    covered = right = 0
-    for cell in sheet.cells:
-        places = [(overlap(_plain(text.box), cell.box), text) for text in texts]
-        best, nearest = max(places, key=lambda place: place[0])
-        covered += best >= 0.5
-        right += best >= 0.5 and reads_same(cell.text, nearest.text)
-    assert covered >= 0.95 * len(sheet.cells)
-    assert right >= 0.95 * len(sheet.cells)
-    found = of(LabRow, seen)
-    assert [(row.analyte, row.value, row.flag) for row in found] == [
-        (row.analyte, row.value, row.flag) for row in sheet.rows
-    ]
-    assert [(row.number, row.low, row.high) for row in found] == [
-        (row.number, row.low, row.high) for row in sheet.rows
-    ]
-
-
-async def test_the_boxes_of_a_row_lie_on_its_cells(perception, tmp_path):
-    sheet = render_sheet(3, "en")
-    drawn = {(cell.field, cell.text): cell.box for cell in sheet.cells}
-    seen = await look(perception, media(tmp_path, sheet.png))
-    for row in of(LabRow, seen):
-        assert overlap(_plain(row.cells["analyte"]), drawn["analyte", row.analyte]) > 0.5
-
-
-async def test_text_and_rows_come_while_the_sheet_is_still_being_read(perception, tmp_path):
-    seen = await look(perception, media(tmp_path, render_sheet(2, "en").png))
-    order = [type(one) for one in seen]
-    first_row = order.index(LabRow)
-    assert order.index(TextRow) < first_row
-    assert TextRow in order[first_row:], "a row waits for its own line only"
-    progress = [one for one in of(Progress, seen) if one.stage == "ocr"]
-    assert [one.done for one in progress] == sorted(one.done for one in progress)
-    assert progress[0].done == 0 and progress[-1].done == progress[-1].total > 50
-
-
 # -- photographs ---------------------------------------------------------------------------------
 
 
 async def test_an_8_mb_photograph_shows_its_first_level_at_once(perception, tmp_path):
     content = photo(3264, 2448, orientation=6, target_bytes=8_000_000)
     assert 7_200_000 < len(content) < 8_800_000
-    await look(perception, media(tmp_path, small_picture("JPEG")))
-    item = media(tmp_path, content)
-    began = time.perf_counter()
-    first = 0.0
-    levels = []
-    async for one in perception.open(item):
-        if isinstance(one, LevelReady):
-            first = first or time.perf_counter() - began
-            levels.append(one)
-        if isinstance(one, Detected):
-            assert (one.width, one.height, one.orientation) == (2448, 3264, 6)
-    # 50 ms on an idle machine; the promise is 150 ms and the rest is for a busy one.
-    assert first < 0.45
+    first_s = []
+    for _ in range(3):
+        seen = await look(perception, media(tmp_path, content))
+        first_s.append(seen[-1].timings["first_level"])
+    # 60 ms on an idle machine; the promise is 150 ms, the rest is for a busy one.
+    assert min(first_s) < 0.3
+    assert (seen[0].width, seen[0].height, seen[0].orientation) == (2448, 3264, 6)
+    levels = of(LevelReady, seen)
     assert [one.level for one in levels] == [16, 64, 256, 1024, 0]
     assert all(one.height > one.width for one in levels)
 
@@ -387,7 +330,3 @@ async def test_ten_items_at_once_all_end(perception, tmp_path):
     items = [media(tmp_path, small_picture(form)) for form in ("PNG", "JPEG") * 5]
     ends = await asyncio.gather(*[look(perception, item) for item in items])
     assert all(isinstance(seen[-1], Completed) for seen in ends)
-
-
-def _plain(box):
-    return (box.x, box.y, box.width, box.height)

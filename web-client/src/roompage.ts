@@ -33,6 +33,7 @@ export class RoomPage {
   private readonly progress = new Map<string, AssetProgress>();
   private presence: Presence = { type: "presence" };
   private presenceTimer: number | null = null;
+  private readonly failuresTold = new Set<string>();
   private isDrawing = false;
   private keepsActs = true;
 
@@ -54,8 +55,8 @@ export class RoomPage {
     const news = {
       uploadsChanged: () => this.draw(),
       uploadNamed: (asset: string) => this.pictures.choose(asset),
-      uploadFailed: (name: string, code: ErrorCode, message: string) =>
-        this.tell(`${name}: ${message}`, code),
+      uploadFailed: (name: string, asset: string | null, code: ErrorCode, message: string) =>
+        this.tellFailure(asset, name, code, message),
     };
     this.uploads = new Uploads(this.connection, news, digest);
     this.pictures = new Pictures(
@@ -131,6 +132,9 @@ export class RoomPage {
       case "stream":
         this.uploads.receive(output.message);
         return;
+      case "failed":
+        this.assetFailed(output);
+        return;
       case "refused":
         this.keepActs();
         this.refused(output);
@@ -168,6 +172,20 @@ export class RoomPage {
       const action = { name: "Connect here", act: () => this.connection.connect() };
       this.toasts.show({ text, isError: true, action });
     }
+  }
+
+  private assetFailed({ asset, code, message }: Extract<Output, { do: "failed" }>): void {
+    const known = this.session.room.assets.get(asset);
+    // What is still on its way starts over by itself; what others brought is theirs to mend.
+    const isUnderWay = this.uploads.list().some((upload) => upload.asset === asset);
+    if (known?.by.id !== this.session.me().id || isUnderWay) return;
+    this.tellFailure(asset, known.name, code, message);
+  }
+
+  private tellFailure(asset: string | null, name: string, code: ErrorCode, message: string): void {
+    if (asset !== null && this.failuresTold.has(asset)) return;
+    if (asset !== null) this.failuresTold.add(asset);
+    this.tell(`${name}: ${message}`, code);
   }
 
   private refused({ act, code, message }: Extract<Output, { do: "refused" }>): void {

@@ -34,7 +34,8 @@ export interface UploadNews {
   uploadsChanged(): void;
   /** The server knows the file under this id from now on. */
   uploadNamed(asset: string): void;
-  uploadFailed(name: string, code: ErrorCode, message: string): void;
+  /** `asset` is null when the server never knew the file. */
+  uploadFailed(name: string, asset: string | null, code: ErrorCode, message: string): void;
 }
 
 export interface Upload {
@@ -81,7 +82,7 @@ export class Uploads {
   add(file: File): void {
     if (this.transfers.length >= MAX_QUEUED) {
       const message = `${MAX_QUEUED} files wait already`;
-      this.news.uploadFailed(file.name, "stream_limit", message);
+      this.news.uploadFailed(file.name, null, "stream_limit", message);
       return;
     }
     this.transfers.push({
@@ -260,14 +261,14 @@ export class Uploads {
       return;
     }
     this.remove(transfer);
-    this.news.uploadFailed(transfer.name, code, message);
+    this.news.uploadFailed(transfer.name, transfer.asset, code, message);
   }
 
   private unreadable(transfer: Transfer): void {
     if (transfer.stream !== 0) this.line.send({ type: "stream.abort", stream: transfer.stream });
     this.remove(transfer);
     const message = "The browser cannot read this file; it may have been moved or changed.";
-    this.news.uploadFailed(transfer.name, "upload_abandoned", message);
+    this.news.uploadFailed(transfer.name, transfer.asset, "upload_abandoned", message);
   }
 
   private remove(transfer: Transfer): void {

@@ -44,7 +44,7 @@ beforeEach(() => {
     {
       uploadsChanged: () => undefined,
       uploadNamed: (asset) => named.push(asset),
-      uploadFailed: (name, code) => failures.push(`${name} ${code}`),
+      uploadFailed: (name, _asset, code) => failures.push(`${name} ${code}`),
     },
     (bytes) => crypto.subtle.digest("SHA-256", bytes),
   );

@@ -51,6 +51,7 @@ export type Output =
   | { do: "access" }
   | { do: "progress"; progress: AssetProgress }
   | { do: "stream"; message: StreamOpened | StreamCredit | StreamClosed }
+  | { do: "failed"; asset: string; code: ErrorCode; message: string }
   | { do: "refused"; act: Act; code: ErrorCode; message: string }
   | { do: "error"; error: ErrorMessage };
 
@@ -206,7 +207,9 @@ export class Session {
     this.room = next;
     if (event.actor.id === this.welcome?.participant) this.settleOwn(event);
     this.outbox.settle(next.seq);
-    return [{ do: "room" }];
+    if (event.type !== "asset.failed") return [{ do: "room" }];
+    const { asset, code, message } = event;
+    return [{ do: "failed", asset, code, message }, { do: "room" }];
   }
 
   /** The own event is as good as its ack: it has a number. */

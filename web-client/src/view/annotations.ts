@@ -3,7 +3,7 @@
 import type { Mark } from "../protocol/room";
 import type { Shape } from "../protocol/types.gen";
 import { KeyedChildren, element, setAttributes, setText, svgElement } from "./dom";
-import { CORNERS, bounds, cornerOf, path } from "./geometry";
+import { CORNERS, bounds, cornerOf, grown, path } from "./geometry";
 import type { Viewer } from "./viewer";
 import type { Box } from "./viewport";
 
@@ -15,6 +15,9 @@ export interface DrawnMark {
 
 const POINT_RADIUS_PX = 7;
 const HANDLE_PX = 10;
+const SPOT_MARGIN_PX = 4;
+/** The model's boxes hug the ink of what was read; a line that close would cover it. */
+const MODEL_MARGIN_PX = 2;
 /** What a name takes: its line, the width it needs beside a mark, and its width cut short. */
 const LABEL_PX = 24;
 const BESIDE_PX = 150;
@@ -86,14 +89,8 @@ export class AnnotationLayer {
       setAttributes(this.spot, { d: null });
       return;
     }
-    const margin = 3 / this.viewer.viewport.scale;
-    const shape = {
-      x: box.x - margin,
-      y: box.y - margin,
-      width: box.width + 2 * margin,
-      height: box.height + 2 * margin,
-    };
-    setAttributes(this.spot, { d: path({ type: "rectangle", ...shape }, 0) });
+    const place = { ...box, type: "rectangle" } as const;
+    setAttributes(this.spot, { d: path(grown(place, SPOT_MARGIN_PX / this.viewer.viewport.scale), 0) });
   }
 
   private pointRadius(): number {
@@ -130,11 +127,13 @@ export class AnnotationLayer {
       "data-height": box.height,
       "aria-label": `${label || annotation.shape.type}, by ${by.name}${pending ? ", not saved yet" : ""}`,
     });
-    this.drawPaths(group, annotation.shape);
+    this.drawPaths(group, mark, annotation.shape);
   }
 
-  private drawPaths(group: SVGGElement, shape: Shape): void {
-    const d = path(shape, this.pointRadius());
+  private drawPaths(group: SVGGElement, mark: Mark, shape: Shape): void {
+    const { scale } = this.viewer.viewport;
+    const shown = hasMargin(mark) ? grown(shape, MODEL_MARGIN_PX / scale) : shape;
+    const d = path(shown, this.pointRadius());
     for (const line of group.children) setAttributes(line, { d });
   }
 
@@ -146,7 +145,7 @@ export class AnnotationLayer {
       const { id, shape: own } = mark.annotation;
       const shape = this.held?.id === id ? this.held.shape : own;
       const group = this.groups.get(id);
-      if (shape.type === "point" && group) this.drawPaths(group, shape);
+      if (group && (shape.type === "point" || hasMargin(mark))) this.drawPaths(group, mark, shape);
       const name = this.names.get(id);
       if (name === undefined) continue;
       this.placeName(name, shape, id === this.selected);
@@ -194,6 +193,10 @@ export class AnnotationLayer {
       });
     }
   }
+}
+
+function hasMargin({ by, annotation }: Mark): boolean {
+  return by.kind === "model" && annotation.shape.type === "rectangle";
 }
 
 function newGroup(id: string): SVGGElement {

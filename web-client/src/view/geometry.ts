@@ -75,6 +75,19 @@ export function resized(shape: Shape, corner: Corner, by: Place): Shape {
   return { ...shape, ...spanned(fixed, { x: handle.x + by.x, y: handle.y + by.y }) };
 }
 
+/** A rectangle with so much more on each side; other shapes stay as they are. */
+export function grown(shape: Shape, margin: number): Shape {
+  if (shape.type !== "rectangle") return shape;
+  const { x, y, width, height } = shape;
+  return {
+    type: "rectangle",
+    x: x - margin,
+    y: y - margin,
+    width: width + 2 * margin,
+    height: height + 2 * margin,
+  };
+}
+
 export function cornerOf(box: Box, corner: Corner): Place {
   return {
     x: corner === "nw" || corner === "sw" ? box.x : box.x + box.width,

@@ -1,11 +1,20 @@
 """A model that fails on a step costs the turns of that step, never the engine."""
 
 import asyncio
+import random
 import threading
 
 import msgspec
 
-from engine.api import EngineCode, Message, Turn, TurnDelta, TurnDone, TurnFailed
+from engine.api import (
+    EngineCode,
+    Message,
+    Turn,
+    TurnCancelled,
+    TurnDelta,
+    TurnDone,
+    TurnFailed,
+)
 from engine.config import EngineConfig
 from engine.loop import Loop
 
@@ -82,3 +91,46 @@ def test_a_listener_that_raises_costs_its_own_turn_only(tiny):
     finally:
         loop.stop()
     assert isinstance(last["bad"], TurnFailed) and isinstance(last["good"], TurnDone)
+
+
+async def test_many_random_turns_cancels_and_drops_leave_nothing_behind(tiny, make_engine):
+    """Little memory and few slots, so that turns wait, evict each other and are cut anywhere."""
+    chance = random.Random(11)
+    budget = 6 * 256 * tiny.backend.shape.token_bytes
+    last = []
+
+    async def talk(engine, session):
+        messages = []
+        for n in range(8):
+            messages.append(Message(role="user", text="Is it high? " * chance.randint(1, 3)))
+            turn = Turn(
+                id=f"{session}-{n}",
+                session=session,
+                tenant="c",
+                messages=tuple(messages),
+                max_new_tokens=chance.randint(1, 24),
+                temperature=1.0,
+            )
+            cut, shown = chance.randint(0, 40), ""
+            async for event in engine.submit(turn):
+                if isinstance(event, TurnDelta):
+                    shown += event.text
+                    cut -= 1
+                    if not cut:
+                        await engine.cancel(turn.id)
+            last.append(event)
+            messages.append(Message(role="assistant", text=shown, turn=turn.id))
+            if chance.random() < 0.2:
+                await engine.drop(session)
+
+    async with make_engine(tiny, kv_budget_bytes=budget, max_batch=3) as engine:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(talk(engine, f"s{n}") for n in range(9)))
+        stats = await engine.stats()
+    assert len(last) == 72
+    assert {type(event) for event in last} <= {TurnDone, TurnCancelled, TurnFailed}
+    # A talk may outgrow the tiny context; nothing else may fail.
+    failed = [event for event in last if isinstance(event, TurnFailed)]
+    assert {event.code for event in failed} <= {EngineCode.CONTEXT_FULL}
+    assert stats.gauges["turns_running"] == stats.gauges["turns_waiting"] == 0
+    assert stats.gauges["kv_bytes"] <= budget

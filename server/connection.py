@@ -100,6 +100,7 @@ class Connection:
         self._progress.sending(self._house.clock())
         await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
         self._progress.sent()
+        self.outbox.sent()
         if (place := self._participant.place) is not None:
             place.feed.drained()
 

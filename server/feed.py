@@ -75,7 +75,7 @@ class Feed:
         self._wake()
 
     def drained(self) -> None:
-        """Say that the writer took something."""
+        """Say that the transport took something."""
         if self._outbox.is_behind:
             self._has_work.set()
 
@@ -84,7 +84,9 @@ class Feed:
         while True:
             await self._has_work.wait()
             self._has_work.clear()
-            if self._outbox.is_behind and not self._outbox.has_ordered:
+            # Only a client that keeps up is given more: for one that takes nothing, pages and
+            # snapshots would pile up.
+            if self._outbox.is_behind and self._outbox.is_idle:
                 try:
                     await self._catch_up()
                 except LogUnavailable:

@@ -42,6 +42,7 @@ class Outbox:
         self._transport_bytes = 0
         self._position = 0
         self._is_closed = False
+        self._is_sending = False
         self.sent_seq = 0
         self.is_behind = False
         self.times_behind = 0
@@ -60,6 +61,11 @@ class Outbox:
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not (self._control or self._ordered or self._lossy)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and the transport took everything: the client keeps up."""
+        return self.is_empty and not self._is_sending
 
     @property
     def has_ordered(self) -> bool:
@@ -134,7 +140,12 @@ class Outbox:
             room = self._take_lossy(frames, room)
         room = self._take_ordered(frames, room)
         self._take_lossy(frames, room)
+        self._is_sending = bool(frames)
         return join(frames) if frames else None
+
+    def sent(self) -> None:
+        """Say that the transport took the frame."""
+        self._is_sending = False
 
     def _take_control(self, frames: list[bytes], room: int) -> int:
         while self._control and _has_room(frames, room, self._control[0]):

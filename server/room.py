@@ -91,6 +91,7 @@ class Room:
         self._snapshot_seq = 0
         self._state: RoomState | None = None
         self._waiting: deque[Proposal | _Look] = deque()
+        self._is_closed = False
         self._wakeup = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
 
@@ -102,8 +103,7 @@ class Room:
             refusal = OpRefused("too much waits in this room", code=ErrorCode.OVERLOADED)
             proposal.answer(refusal)
             return
-        self._waiting.append(proposal)
-        self._wakeup.set()
+        self._put(proposal)
 
     async def record(self, *events: Event) -> None:
         """Record what the server itself did, in this order, waiting out a log that fails.
@@ -145,8 +145,7 @@ class Room:
             if not done.done():
                 done.set_exception(error)
 
-        self._waiting.append(_Look(look, refuse))
-        self._wakeup.set()
+        self._put(_Look(look, refuse))
         return await done
 
     async def until(self, is_so: Callable[[RoomState], bool]) -> None:
@@ -194,9 +193,16 @@ class Room:
                 while self._waiting:
                     await self._step()
         finally:
-            refusal = OpRefused("the room was closed", code=ErrorCode.UNAVAILABLE)
+            self._is_closed = True
             while self._waiting:
-                _refuse(self._waiting.popleft(), refusal)
+                _refuse(self._waiting.popleft(), _closed())
+
+    def _put(self, waiting: Proposal | _Look) -> None:
+        if self._is_closed:
+            _refuse(waiting, _closed())
+            return
+        self._waiting.append(waiting)
+        self._wakeup.set()
 
     async def _step(self) -> None:
         try:
@@ -305,6 +311,10 @@ def _refuse(waiting: Proposal | _Look, refusal: ProtocolError) -> None:
         waiting.answer(refusal)
     else:
         waiting.refuse(refusal)
+
+
+def _closed() -> OpRefused:
+    return OpRefused("the room was closed", code=ErrorCode.UNAVAILABLE)
 
 
 def _passes(result: Answer) -> bool:

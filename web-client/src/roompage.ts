@@ -140,7 +140,8 @@ export class RoomPage {
         this.refused(output);
         return;
       case "error":
-        if (this.uploads.receiveError(output.error)) return;
+        // What ends the connection is told by the status line and, when for good, by its close code.
+        if (output.error.fatal || this.uploads.receiveError(output.error)) return;
         // A turn that ended by itself before the interrupt came is what was wanted.
         if (output.error.code !== "turn_unknown") this.tell(output.error.message, output.error.code);
         return;

@@ -205,19 +205,27 @@ class EngineClient:
         """Bring the engine up again whenever it is lost, ever more slowly while it fails."""
         back_off_s = FIRST_BACK_OFF_S
         while True:
-            process = await self._spawn() if self._settings is not None else None
             try:
-                if process is None or await self._started(process):
-                    was_up = await self._use()
-                    back_off_s = FIRST_BACK_OFF_S if was_up else back_off_s
-            finally:
-                self.pid = None
-                if process is not None:
-                    await _end(process)
+                was_up = await self._live()
+            except (OSError, wire.BrokenFrame, msgspec.DecodeError) as error:
+                was_up, self._detail = False, f"{type(error).__name__}: {error}"
+            if was_up:
+                back_off_s = FIRST_BACK_OFF_S
             self._stage = ""
             log.warning("engine away (%s), next try in %.2f s", self._detail, back_off_s)
             await asyncio.sleep(back_off_s)
             back_off_s = min(back_off_s * 2, LONGEST_BACK_OFF_S)
+
+    async def _live(self) -> bool:
+        """One life of the engine, from its start to its loss; False when it was never up."""
+        if self._settings is None:
+            return await self._use()
+        process = await self._spawn()
+        try:
+            return await self._started(process) and await self._use()
+        finally:
+            self.pid = None
+            await _end(process)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))

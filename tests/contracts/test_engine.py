@@ -70,7 +70,9 @@ async def engine(request, model_folder, tmp_path_factory):
             models_cache=str(model_folder.parent), has_perception=False, threads=2
         )
         # A Unix socket's path may have about 100 characters.
-        made = EngineClient(Path(tmp_path_factory.mktemp("e") / "s"), settings)
+        made = EngineClient(
+            Path(tmp_path_factory.mktemp("e") / "s"), settings, ready_timeout_s=60.0
+        )
         await made.start()
     yield made
     await made.stop()

@@ -99,7 +99,7 @@ def _models(environment: Mapping[str, str]) -> Iterator[Finding]:
 def _page() -> Finding:
     from server.config import Settings
 
-    index = Settings.__dataclass_fields__["web_client"].default / "index.html"
+    index = Settings().web_client / "index.html"
     if index.is_file():
         return Finding("ok", "page", str(index))
     return Finding("note", "page", "not built: make web (Node.js 20 or newer)")

@@ -30,7 +30,10 @@ ORDER = {
         "codec",
         "room",
         "session",
-        "schema client __init__",
+        "joining outflow",
+        "uploading",
+        "consultation",
+        "client schema __init__",
     ],
 }
 IMPURE = {"asyncio", "socket", "ssl", "time", "random", "os", "threading", "datetime", "secrets"}

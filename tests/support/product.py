@@ -62,8 +62,12 @@ class Product:
         self.port = int(port_file.read_text())
         self._until(lambda: self._answers("/healthz"))
         if ready:
-            self._until(lambda: self._answers("/readyz"))
+            self.wait_ready()
         return self
+
+    def wait_ready(self) -> None:
+        """Wait until the model answers."""
+        self._until(lambda: self._answers("/readyz"))
 
     def stop(self) -> None:
         """End as an operator does, and see that it ends."""

@@ -67,6 +67,8 @@ export class Connection {
 
   private socket: Socket | null = null;
   private attempt = 0;
+  /** Restarts since the last heartbeat: a server that welcomes and then fails is backed off from. */
+  private restarts = 0;
   private floorS = 0;
   private heartbeatS = 5;
   private waitTimer: number | null = null;
@@ -143,6 +145,7 @@ export class Connection {
     const { socket } = this;
     for (const message of messages) {
       for (const output of this.session.receive(message)) this.carryOut(output);
+      if (message.type === "heartbeat" && this.socket === socket) this.restarts = 0;
       // What comes after a gap belongs to a position that the state does not have.
       if (this.socket !== socket) return;
     }
@@ -184,6 +187,8 @@ export class Connection {
   }
 
   private restart(): void {
+    this.attempt = Math.max(this.attempt, this.restarts);
+    this.restarts += 1;
     this.drop(CLOSE_NORMAL);
     this.closed(CLOSE_ABNORMAL);
   }

@@ -27,7 +27,13 @@ function enter(seat: Seat, memory: Memory): void {
   setText(byId("room-name", HTMLElement), seat.room);
   document.title = `${seat.room} · Consilium`;
   const { name, department, room } = seat;
-  const identity = { session: memory.session(), client: CLIENT, name, department, token: memory.token() };
+  const identity = {
+    session: memory.session(),
+    client: CLIENT,
+    name,
+    department,
+    token: memory.token(),
+  };
   const session = new Session(identity, memory.acts(room));
   const toasts = new Toasts(byId("toasts", HTMLElement));
   const page = new RoomPage(session, room, socketUrl(room), memory, browser, toasts);
@@ -71,7 +77,10 @@ function listenForTabs(): void {
   const choose = (chosen: HTMLElement): void => {
     setAttributes(side, { "data-tab": chosen.dataset["tab"] ?? null });
     for (const tab of tabs) {
-      setAttributes(tab, { "aria-selected": String(tab === chosen), tabindex: tab === chosen ? 0 : -1 });
+      setAttributes(tab, {
+        "aria-selected": String(tab === chosen),
+        tabindex: tab === chosen ? 0 : -1,
+      });
     }
   };
   for (const [index, tab] of tabs.entries()) {

@@ -33,6 +33,7 @@ export class RoomPage {
   private readonly progress = new Map<string, AssetProgress>();
   private presence: Presence = { type: "presence" };
   private presenceTimer: number | null = null;
+  private readonly noticesTold = new Set<string>();
   private readonly failuresTold = new Set<string>();
   private isDrawing = false;
   private keepsActs = true;
@@ -90,6 +91,10 @@ export class RoomPage {
       interrupted: (turn) => this.connection.send({ type: "cancel", turn }),
       typing: (typing) => this.showPresence({ ...this.presence, typing }),
     });
+    window.addEventListener("beforeunload", (event) => {
+      // The browser forgets the files of a page that goes, so their uploads could not go on.
+      if (this.uploads.list().length > 0) event.preventDefault();
+    });
     window.addEventListener("online", () => this.connection.connect());
     window.addEventListener("offline", () => this.status.show(this.connection.phase, {}, 0));
   }
@@ -143,7 +148,8 @@ export class RoomPage {
         // What ends the connection is told by the status line and, when for good, by its close code.
         if (output.error.fatal || this.uploads.receiveError(output.error)) return;
         // A turn that ended by itself before the interrupt came is what was wanted.
-        if (output.error.code !== "turn_unknown") this.tell(output.error.message, output.error.code);
+        if (output.error.code !== "turn_unknown")
+          this.tell(output.error.message, output.error.code);
         return;
       case "send":
       case "restart":
@@ -161,9 +167,9 @@ export class RoomPage {
     if (phase === "live") {
       const { limits, welcome } = this.session;
       this.uploads.connected(limits?.max_streams ?? 1, limits?.max_asset_bytes ?? Infinity);
-      for (const text of welcome?.notices ?? []) this.toasts.show({ text });
+      for (const text of welcome?.notices ?? []) this.notice(text);
       if (welcome?.durable === false) {
-        this.toasts.show({ text: "This server does not store durably what is said here." });
+        this.notice("This server does not store durably what is said here.");
       }
       this.presence = { ...this.presence, asset: this.pictures.asset };
       this.connection.send(this.presence);
@@ -173,6 +179,12 @@ export class RoomPage {
       const action = { name: "Connect here", act: () => this.connection.connect() };
       this.toasts.show({ text, isError: true, action });
     }
+  }
+
+  /** Once is enough, however often the connection comes back. */
+  private notice(text: string): void {
+    if (!this.noticesTold.has(text)) this.toasts.show({ text });
+    this.noticesTold.add(text);
   }
 
   private assetFailed({ asset, code, message }: Extract<Output, { do: "failed" }>): void {
@@ -195,8 +207,15 @@ export class RoomPage {
     if (code === "annotation_deleted" && op?.type === "annotation.patch" && lost) {
       const { type: _, id: __, ...change } = op;
       const annotation = { ...lost.annotation, ...change, id: newId() };
-      const again = { name: "Draw it again", act: () => this.submitOp({ type: "annotation.put", annotation }) };
-      this.toasts.show({ text: "Somebody deleted this mark meanwhile.", isError: true, action: again });
+      const again = {
+        name: "Draw it again",
+        act: () => this.submitOp({ type: "annotation.put", annotation }),
+      };
+      this.toasts.show({
+        text: "Somebody deleted this mark meanwhile.",
+        isError: true,
+        action: again,
+      });
       return;
     }
     if (act.type === "ask") this.composer.giveBack(act.text);

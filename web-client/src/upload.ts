@@ -217,7 +217,11 @@ export class Uploads {
     try {
       const mayGoOn = (): boolean => transfer.stage === "sending" && transfer.stream === stream;
       while (mayGoOn() && transfer.offset < transfer.size && transfer.credit > 0) {
-        const length = Math.min(MAX_PAYLOAD_BYTES, transfer.credit, transfer.size - transfer.offset);
+        const length = Math.min(
+          MAX_PAYLOAD_BYTES,
+          transfer.credit,
+          transfer.size - transfer.offset,
+        );
         const chunk = transfer.file.slice(transfer.offset, transfer.offset + length);
         const payload = new Uint8Array(await chunk.arrayBuffer());
         if (!mayGoOn()) break;
@@ -251,7 +255,8 @@ export class Uploads {
     // The server forgot the half that it had: start from the first byte under a new asset.
     const forgotten =
       transfer.asset !== null && (code === "asset_unknown" || code === "upload_abandoned");
-    const passing = ERROR_MEANINGS[code]?.retry || code === "stream_exists" || code === "stream_gap";
+    const passing =
+      ERROR_MEANINGS[code]?.retry || code === "stream_exists" || code === "stream_gap";
     if ((forgotten || passing) && transfer.retries < MAX_RETRIES) {
       transfer.retries += 1;
       if (forgotten) transfer.asset = null;

@@ -159,6 +159,19 @@ describe("delays", () => {
     expect(bench.elapse()).toBe(0.25);
   });
 
+  test("a server that welcomes and then leaves gaps is backed off from, until a heartbeat", () => {
+    const gap = { type: "comment.add", epoch: "e1", at: 0, id: "c", text: "t", seq: 9 } as const;
+    const waits: number[] = [];
+    for (let i = 0; i < 3; i++) {
+      goLive().says({ ...gap, actor: { id: "x", name: "X" } });
+      waits.push(bench.elapse());
+    }
+    expect(waits).toEqual([0.25, 0.5, 1]);
+    goLive().says({ type: "heartbeat", head: 0, t: 1 });
+    bench.socket.says({ ...gap, actor: { id: "x", name: "X" } });
+    expect(bench.elapse()).toBe(0.25);
+  });
+
   test("an open socket without a welcome is no success", () => {
     for (let i = 0; i < 3; i++) {
       bench.socket.opens();
@@ -250,7 +263,15 @@ describe("one socket at a time", () => {
 describe("what is said", () => {
   test("hello comes first, with the position reached", () => {
     const socket = goLive();
-    socket.says({ type: "comment.add", seq: 1, epoch: "e1", at: 0, actor: { id: "x", name: "X" }, id: "c", text: "t" });
+    socket.says({
+      type: "comment.add",
+      seq: 1,
+      epoch: "e1",
+      at: 0,
+      actor: { id: "x", name: "X" },
+      id: "c",
+      text: "t",
+    });
     socket.closes(1006);
     bench.elapse();
     bench.socket.opens();
@@ -281,7 +302,13 @@ describe("what is said", () => {
   });
 
   test("after a gap nothing more of the frame is read", () => {
-    const event = { type: "comment.add", epoch: "e1", at: 0, actor: { id: "x", name: "X" }, text: "t" } as const;
+    const event = {
+      type: "comment.add",
+      epoch: "e1",
+      at: 0,
+      actor: { id: "x", name: "X" },
+      text: "t",
+    } as const;
     goLive().says({ ...event, id: "c2", seq: 2 }, { ...event, id: "c1", seq: 1 });
     expect(session.room.seq).toBe(0);
     expect(connection.phase).toBe("waiting");

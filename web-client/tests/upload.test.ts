@@ -6,7 +6,9 @@ import { Uploads } from "../src/upload";
 const KIB = 1024;
 
 function file(size: number, name = "sheet.png"): File {
-  return new File([Uint8Array.from({ length: size }, (_, i) => i % 251)], name, { type: "image/png" });
+  return new File([Uint8Array.from({ length: size }, (_, i) => i % 251)], name, {
+    type: "image/png",
+  });
 }
 
 /** What the server would have, and a line that can be cut. */
@@ -60,13 +62,20 @@ const grant = (stream: number, credit: number, received = 0): void =>
   uploads.receive({ type: "stream.credit", stream, credit, received });
 const open = (stream: number, credit: number, offset = 0, asset = "as-1"): void =>
   uploads.receive({ type: "stream.opened", stream, asset, offset, credit });
-const closes = (): AnyClientMessage[] => line.messages.filter(({ type }) => type === "stream.close");
+const closes = (): AnyClientMessage[] =>
+  line.messages.filter(({ type }) => type === "stream.close");
 
 describe("one file", () => {
   test("is announced with its size, type and SHA-256", async () => {
     uploads.add(file(3));
     const { sha256, ...rest } = await opened(1);
-    expect(rest).toEqual({ type: "stream.open", stream: 1, name: "sheet.png", media_type: "image/png", size: 3 });
+    expect(rest).toEqual({
+      type: "stream.open",
+      stream: 1,
+      name: "sheet.png",
+      media_type: "image/png",
+      size: 3,
+    });
     expect(sha256).toBe("ae4b3280e56e2faf83f414a6e3dabe9d5fbe18976544c05fed121accb85b53fc");
   });
 

@@ -110,7 +110,7 @@ function fold(state: RoomState, event: AnyEvent): RoomState {
       return foldTurn(state, event);
     default:
       // An event of a newer server keeps its number and changes nothing that this page knows.
-      return event satisfies never, state;
+      return (event satisfies never, state);
   }
 }
 
@@ -209,7 +209,10 @@ function foldAnnotation(state: RoomState, event: AnnotationEvent): RoomState {
 export function markAfter(
   mark: Mark,
   edit:
-    | Pick<Extract<AnnotationEvent, { type: "annotation.patch" }>, "type" | "shape" | "label" | "severity">
+    | Pick<
+        Extract<AnnotationEvent, { type: "annotation.patch" }>,
+        "type" | "shape" | "label" | "severity"
+      >
     | { type: "annotation.delete" | "annotation.restore" },
 ): Mark {
   switch (edit.type) {

@@ -102,7 +102,21 @@ export class Session {
     return entry && entry.ackedAt === null ? entry.act : null;
   }
 
+  /**
+   * Say what a message asks for.
+   *
+   * One that cannot be taken in gives the own copy up, instead of leaving the page between two
+   * states for ever; the acts stay.
+   */
   receive(message: AnyServerMessage): Output[] {
+    try {
+      return this.take(message);
+    } catch (error) {
+      return this.giveUpCopy(String(error));
+    }
+  }
+
+  private take(message: AnyServerMessage): Output[] {
     switch (message.type) {
       case "welcome":
         return this.welcomed(message);
@@ -199,7 +213,7 @@ export class Session {
     try {
       next = apply(this.room, event);
     } catch (error) {
-      if (!(error instanceof EventGap)) return this.giveUpCopy(String(error));
+      if (!(error instanceof EventGap)) throw error;
       if (this.fruitless > MAX_FRUITLESS) return this.giveUpCopy(error.message);
       return [{ do: "restart", reason: error.message }];
     }
@@ -222,7 +236,8 @@ export class Session {
     // Control messages overtake events, so being behind one heartbeat says nothing; a client that
     // was behind the last one and got nothing at all since then has lost events.
     const { announced } = this;
-    const lost = announced !== null && this.room.seq < announced.head && this.room.seq === announced.seq;
+    const lost =
+      announced !== null && this.room.seq < announced.head && this.room.seq === announced.seq;
     this.announced = head > this.room.seq ? { head, seq: this.room.seq } : null;
     if (lost) return [{ do: "restart", reason: `event ${announced.head} did not come` }];
     const outputs: Output[] = [{ do: "send", messages: [{ type: "heartbeat.ack", t }] }];

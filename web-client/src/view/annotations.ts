@@ -15,6 +15,7 @@ export interface DrawnMark {
 
 const POINT_RADIUS_PX = 7;
 const HANDLE_PX = 10;
+const FINGER_HANDLE_PX = 20;
 const SPOT_MARGIN_PX = 4;
 /** The model's boxes hug the ink of what was read; a line that close would cover it. */
 const MODEL_MARGIN_PX = 2;
@@ -35,11 +36,15 @@ export class AnnotationLayer {
   private readonly draft = svgElement("path", { class: "draft" });
   private readonly handles = svgElement("g", { class: "handles" });
 
+  private readonly handlePx: number;
+
   constructor(
     private readonly viewer: Viewer,
     overlay: SVGSVGElement,
     private readonly labels: HTMLElement,
   ) {
+    const isTouched = matchMedia("(pointer: coarse)").matches;
+    this.handlePx = isTouched ? FINGER_HANDLE_PX : HANDLE_PX;
     const group = svgElement("g");
     overlay.append(this.spot, group, this.handles, this.draft);
     this.groups = new KeyedChildren<DrawnMark, SVGGElement>(group, newGroup, (g, drawn) =>
@@ -90,7 +95,9 @@ export class AnnotationLayer {
       return;
     }
     const place = { ...box, type: "rectangle" } as const;
-    setAttributes(this.spot, { d: path(grown(place, SPOT_MARGIN_PX / this.viewer.viewport.scale), 0) });
+    setAttributes(this.spot, {
+      d: path(grown(place, SPOT_MARGIN_PX / this.viewer.viewport.scale), 0),
+    });
   }
 
   private pointRadius(): number {
@@ -150,7 +157,7 @@ export class AnnotationLayer {
       if (name === undefined) continue;
       this.placeName(name, shape, id === this.selected);
     }
-    this.drawHandles(HANDLE_PX / viewport.scale);
+    this.drawHandles(this.handlePx / viewport.scale);
   }
 
   /** Beside a flat box, so that the line above a row of text stays readable; above any other. */

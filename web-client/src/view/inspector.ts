@@ -37,7 +37,8 @@ export class Inspector {
 
   show(drawn: DrawnMark | null, mayEdit: boolean): void {
     const before = this.shown;
-    if (before !== null && (drawn === null || this.id(drawn) !== this.id(before))) this.commitLabel();
+    if (before !== null && (drawn === null || this.id(drawn) !== this.id(before)))
+      this.commitLabel();
     this.shown = drawn;
     this.form.hidden = drawn === null;
     if (drawn === null) return;

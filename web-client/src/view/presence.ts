@@ -69,7 +69,9 @@ function drawPerson(item: HTMLElement, { person, isMe, looksAt }: Shown): void {
 }
 
 function initialsOf(name: string): string {
-  const words = name.split(/\s+/).filter((word) => !/^(dr|prof|med)\.?$/i.test(word) && word !== "");
+  const words = name
+    .split(/\s+/)
+    .filter((word) => !/^(dr|prof|med)\.?$/i.test(word) && word !== "");
   const letters = [words.at(0), words.length > 1 ? words.at(-1) : undefined];
   return letters.map((word) => (word === undefined ? "" : [...word][0]!.toUpperCase())).join("");
 }

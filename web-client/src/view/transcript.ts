@@ -57,7 +57,11 @@ export class Transcript {
 
   render(room: RoomState, waiting: readonly Act[]): void {
     const numbered = [
-      ...[...room.turns.values()].map((turn) => ({ seq: turn.seq, key: `turn ${turn.turn}`, turn })),
+      ...[...room.turns.values()].map((turn) => ({
+        seq: turn.seq,
+        key: `turn ${turn.turn}`,
+        turn,
+      })),
       ...[...room.comments.values()].map((comment) => ({
         seq: comment.seq,
         key: `comment ${comment.id}`,

@@ -4,7 +4,11 @@ import { MAX_TEXT_BYTES, type AnyClientMessage } from "../../src/protocol/types.
 import { vectors } from "../vectors";
 
 interface TextVectors {
-  valid: { name: string; frame: string; messages: { class: string; message: AnyClientMessage }[] }[];
+  valid: {
+    name: string;
+    frame: string;
+    messages: { class: string; message: AnyClientMessage }[];
+  }[];
 }
 
 interface MediaVectors {
@@ -28,7 +32,9 @@ const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 
 describe("text frames", () => {
   const server = vectors<TextVectors>("server_messages");
-  const known = new Set(server.valid.flatMap(({ messages }) => messages.map((m) => m.message.type)));
+  const known = new Set(
+    server.valid.flatMap(({ messages }) => messages.map((m) => m.message.type)),
+  );
   test.each(server.valid)("the server's frame is read: $name", ({ frame, messages }) => {
     // Types and fields of a later version pass through; the session passes over what it cannot use.
     const read = decode(frame).filter(({ type }) => known.has(type as never));
@@ -37,10 +43,13 @@ describe("text frames", () => {
   });
 
   const client = vectors<TextVectors>("client_messages");
-  test.each(client.valid)("a client's message is one that the server reads: $name", ({ messages }) => {
-    const told = messages.map(({ message }) => message);
-    expect(encode(told).flatMap(decode)).toEqual(told);
-  });
+  test.each(client.valid)(
+    "a client's message is one that the server reads: $name",
+    ({ messages }) => {
+      const told = messages.map(({ message }) => message);
+      expect(encode(told).flatMap(decode)).toEqual(told);
+    },
+  );
 
   test("a batch is cut where the server's size limit is, and keeps its order", () => {
     const text = "é".repeat(40_000);
@@ -72,16 +81,19 @@ describe("text frames", () => {
 describe("media frames", () => {
   const media = vectors<MediaVectors>("media_headers");
   // JSON numbers above 2^53 are not exact here; the header itself is compared whole.
-  test.each(media.valid)("a frame is written and read as everywhere: $name", ({ hex: bytes, fields }) => {
-    const frame = decodeMedia(unhex(bytes));
-    expect(frame.stream).toBe(fields.stream);
-    expect(frame.sequence).toBe(fields.sequence);
-    expect(frame.kind).toBe(fields.kind);
-    expect(frame.flags).toBe(fields.flags);
-    expect(Number(frame.ptsUs)).toBe(fields.pts_us);
-    expect(hex(frame.payload)).toBe(fields.payload_hex);
-    expect(hex(encodeMedia(frame))).toBe(bytes);
-  });
+  test.each(media.valid)(
+    "a frame is written and read as everywhere: $name",
+    ({ hex: bytes, fields }) => {
+      const frame = decodeMedia(unhex(bytes));
+      expect(frame.stream).toBe(fields.stream);
+      expect(frame.sequence).toBe(fields.sequence);
+      expect(frame.kind).toBe(fields.kind);
+      expect(frame.flags).toBe(fields.flags);
+      expect(Number(frame.ptsUs)).toBe(fields.pts_us);
+      expect(hex(frame.payload)).toBe(fields.payload_hex);
+      expect(hex(encodeMedia(frame))).toBe(bytes);
+    },
+  );
 
   test.each(media.invalid)("what is no frame is refused: $name", ({ hex: bytes }) => {
     expect(() => decodeMedia(unhex(bytes))).toThrow(BadFrame);

@@ -12,7 +12,8 @@ interface History {
 }
 
 const histories = vectors<History[]>("room_history");
-const begin = ({ start }: History): RoomState => (start === null ? emptyRoom() : fromSnapshot(start));
+const begin = ({ start }: History): RoomState =>
+  start === null ? emptyRoom() : fromSnapshot(start);
 
 function fold(state: RoomState, events: readonly AnyEvent[]): RoomState {
   return events.reduce(apply, state);

@@ -40,7 +40,8 @@ function event(seq: number, body: object, actor: object = other): AnyEvent {
   return { seq, epoch: "e1", at: 0, actor, ...body } as AnyEvent;
 }
 
-const comment = (seq: number): AnyEvent => event(seq, { type: "comment.add", id: `c${seq}`, text: "hm" });
+const comment = (seq: number): AnyEvent =>
+  event(seq, { type: "comment.add", id: `c${seq}`, text: "hm" });
 const kinds = (outputs: Output[]): string[] => outputs.map((output) => output.do);
 const sent = (outputs: Output[]) => outputs.flatMap((o) => (o.do === "send" ? o.messages : []));
 
@@ -91,6 +92,14 @@ describe("greeting", () => {
     const session = joined([put("m1")]);
     const outputs = session.receive(welcome({ epoch: "e2", snapshot: null }));
     expect(kinds(outputs)).toContain("restart");
+    expect(session.hello().resume).toBeUndefined();
+    expect(session.outbox.unacked()).toEqual([put("m1")]);
+  });
+
+  test("R35: a welcome that cannot be taken in starts over instead of loading for ever", () => {
+    const session = joined([put("m1")]);
+    const broken = { seq: 3, epoch: "e1", annotations: [null] } as unknown as Snapshot;
+    expect(kinds(session.receive(welcome({ snapshot: broken })))).toContain("restart");
     expect(session.hello().resume).toBeUndefined();
     expect(session.outbox.unacked()).toEqual([put("m1")]);
   });

@@ -32,10 +32,9 @@ describe("the parts of an answer", () => {
   });
 
   test("a span that reaches beyond the delivered text is cut off there", () => {
-    expect(parts("abc", [{ start: 2, end: 9, kind: "number" }], []).map(({ text }) => text)).toEqual([
-      "ab",
-      "c",
-    ]);
+    expect(
+      parts("abc", [{ start: 2, end: 9, kind: "number" }], []).map(({ text }) => text),
+    ).toEqual(["ab", "c"]);
   });
 
   test("no text has no parts", () => {

@@ -6,9 +6,18 @@ const rectangle = { type: "rectangle", x: 10, y: 20, width: 30, height: 40 } as 
 
 describe("drawing", () => {
   test.each([
-    [{ x: 10, y: 20 }, { x: 40, y: 60 }],
-    [{ x: 40, y: 60 }, { x: 10, y: 20 }],
-    [{ x: 40, y: 20 }, { x: 10, y: 60 }],
+    [
+      { x: 10, y: 20 },
+      { x: 40, y: 60 },
+    ],
+    [
+      { x: 40, y: 60 },
+      { x: 10, y: 20 },
+    ],
+    [
+      { x: 40, y: 20 },
+      { x: 10, y: 60 },
+    ],
   ])("a rectangle is the same from whichever corner it is drawn", (from, to) => {
     expect(drawn("rectangle", [from, to])).toEqual(rectangle);
   });
@@ -30,7 +39,14 @@ describe("drawing", () => {
 
 describe("changing", () => {
   test("a moved shape keeps its size", () => {
-    const line: Shape = { type: "polygon", points: [[0, 0], [10, 0], [5, 8]] };
+    const line: Shape = {
+      type: "polygon",
+      points: [
+        [0, 0],
+        [10, 0],
+        [5, 8],
+      ],
+    };
     for (const shape of [rectangle, line]) {
       const before = bounds(shape);
       const after = bounds(moved(shape, { x: -3.5, y: 7 }));
@@ -38,11 +54,14 @@ describe("changing", () => {
     }
   });
 
-  test.each(["nw", "ne", "sw", "se"] as const)("dragging %s leaves the opposite corner", (corner) => {
-    const opposite = ({ nw: "se", ne: "sw", sw: "ne", se: "nw" } as const)[corner];
-    const after = resized(rectangle, corner, { x: 5, y: 6 });
-    expect(cornerOf(bounds(after), opposite)).toEqual(cornerOf(rectangle, opposite));
-  });
+  test.each(["nw", "ne", "sw", "se"] as const)(
+    "dragging %s leaves the opposite corner",
+    (corner) => {
+      const opposite = ({ nw: "se", ne: "sw", sw: "ne", se: "nw" } as const)[corner];
+      const after = resized(rectangle, corner, { x: 5, y: 6 });
+      expect(cornerOf(bounds(after), opposite)).toEqual(cornerOf(rectangle, opposite));
+    },
+  );
 
   test("a corner dragged across its opposite turns the shape over", () => {
     expect(resized(rectangle, "se", { x: -50, y: -60 })).toEqual({

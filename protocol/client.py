@@ -1,11 +1,5 @@
 """The asyncio client: a room that stays joined over lost connections.
 
-    async with connect("ws://127.0.0.1:8760", room="ward-3", name="Mei") as room:
-        asset = await room.upload(Path("sheet.png"))
-        turn = await room.ask("Which values are out of range?", assets=[asset])
-        async for text in turn:
-            print(text, end="", flush=True)
-
 The only module of this package with I/O; what a frame means is decided below it. One task reads
 the socket and waits for nothing else; a second one writes what may not delay it.
 """
@@ -36,7 +30,7 @@ from protocol import messages as ms
 from protocol.base import HELLO_TIMEOUT_S, SUBPROTOCOL, ClientMessage, ServerMessage
 from protocol.codec import encode
 from protocol.consultation import Consultation, Reader, Surroundings, Token
-from protocol.errors import BadMessage, CloseCode
+from protocol.errors import BadMessage, CloseCode, ErrorCode
 from protocol.joining import Disconnected, Refused
 from protocol.outflow import Outflow
 from protocol.session import ClientSession, Resync
@@ -99,9 +93,8 @@ class SocketLink:
         self._runner: asyncio.Task[None] | None = None
         self._ended: Disconnected | None = None
         self._fault = "nothing was tried"
-        self._silence_s, self._leave_at = HELLO_TIMEOUT_S, float("inf")
         self._fatal: ms.Error | None = None
-        self._changed: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._answers: dict[str, asyncio.Future[int]] = {}
         self._uploads = Uploads()
         self._upload_slots: asyncio.Semaphore | None = None
@@ -288,14 +281,23 @@ class SocketLink:
     async def act(self, act_id: str, message: ms.Op | ms.Ask) -> int:
         """Keep sending a lasting act until its answer comes; return its event's number."""
         consultation.refuse_unreadable(message)
+        while True:
+            try:
+                return await self._act_once(act_id, message)
+            except Refused as refusal:
+                if refusal.code is not ErrorCode.RATE_LIMITED:
+                    raise
+                await asyncio.sleep(refusal.retry_after_s or 1.0)
+
+    async def _act_once(self, act_id: str, message: ms.Op | ms.Ask) -> int:
         if self._ended is not None:
             raise self._ended
         self.session.remember(message)
         answer = self._answers.setdefault(act_id, asyncio.get_running_loop().create_future())
-        if self._socket is not None:
-            with suppress(ConnectionClosed):  # then it is sent again after the next welcome
-                await self._socket.send(encode(message), text=True)
         try:
+            if self._socket is not None:
+                with suppress(ConnectionClosed):  # then it is sent again after the next welcome
+                    await self._socket.send(encode(message), text=True)
             return await asyncio.shield(answer)
         finally:
             self._answers.pop(act_id, None)
@@ -322,9 +324,7 @@ class SocketLink:
         while not holds():
             if self._ended is not None:
                 raise self._ended
-            if self._changed is None or self._changed.done():
-                self._changed = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._changed)
+            await self._changed.wait()
 
     async def fetch(self, path: str) -> bytes:
         """Fetch over HTTP from the same server, with the newest ticket."""
@@ -367,8 +367,8 @@ class SocketLink:
         )
 
     def _notify(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def _end(self, end: Disconnected) -> None:
         if self._ended is None:

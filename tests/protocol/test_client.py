@@ -1,5 +1,6 @@
 """The client joins, acts, asks and fetches; a server that misbehaves follows a script."""
 
+import asyncio
 import http
 
 import pytest
@@ -39,6 +40,8 @@ async def test_joining_waits_until_the_state_is_whole():
     async def act(peer):
         await peer.welcome(head=2)
         await peer.tell(comment("c-1"))
+        await peer.say(ms.Heartbeat(head=2, t=1.0))
+        await peer.hear(ms.HeartbeatAck)
         await peer.tell(comment("c-2"))
         await peer.stay()
 
@@ -96,6 +99,24 @@ async def test_a_refused_op_raises_with_its_code():
             await room.annotate("as-9", BOX, label="nodule?")
         assert refused.value.code is ErrorCode.ASSET_UNKNOWN
         assert refused.value.retry_after_s == 1.5
+
+
+async def test_an_act_that_comes_too_fast_is_sent_again_when_it_may():
+    async def act(peer):
+        await peer.welcome()
+        op = await peer.hear(ms.Op)
+        refused_at = asyncio.get_running_loop().time()
+        await peer.say(
+            ms.Nack(op_id=op.op_id, code=ErrorCode.RATE_LIMITED, message="", retry_after=0.1)
+        )
+        again = await peer.hear(ms.Op)
+        assert again == op
+        assert asyncio.get_running_loop().time() - refused_at >= 0.09
+        await peer.say(ms.Ack(op_id=op.op_id, seq=4))
+        await peer.stay()
+
+    async with scripted(act) as server, join(server) as room:
+        assert await room.comment("hasty") == 4
 
 
 @pytest.mark.parametrize("text", ["x" * 16_001, "a\0b", "\ud83d"])

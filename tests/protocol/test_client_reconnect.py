@@ -2,6 +2,7 @@
 
 import asyncio
 import http
+import itertools
 
 import pytest
 
@@ -246,6 +247,19 @@ async def test_a_close_that_says_come_back_is_obeyed(code):
 
     async with scripted(send_away, serve_quietly) as server, join(server) as room:
         await room.until(lambda: len(server.hellos) == 2 and room.connected)
+
+
+async def test_r13_a_welcome_ends_the_back_off(monkeypatch):
+    monkeypatch.setattr("random.random", lambda: 0.999)
+
+    async def drop(peer):
+        await peer.welcome()
+        peer.drop()
+
+    async with scripted(drop, drop, drop, serve_quietly) as server, join(server) as room:
+        await room.until(lambda: len(server.hellos) == 4 and room.connected)
+    gaps = [later - sooner for sooner, later in itertools.pairwise(server.arrivals)]
+    assert all(0.4 < gap < 0.9 for gap in gaps), gaps
 
 
 async def test_l15_goaway_makes_the_client_move_before_it_is_dropped():

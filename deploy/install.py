@@ -56,7 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-index", required=True)
     arguments = parser.parse_args()
-    print("Installing Consilium: pip, torch, then everything else (about 3 GB on disk) …", flush=True)
+    print(
+        "Installing Consilium: pip, torch, then everything else (about 3 GB on disk) …", flush=True
+    )
     install = [*PIP, "install", "--progress-bar", "on" if sys.stdout.isatty() else "off"]
     # `--group`, used for the tests' tools, came with pip 25.1.
     subprocess.run([*install, "--quiet", "--upgrade", "pip>=25.1"], check=True)

@@ -201,7 +201,7 @@ def _user_content(utterance: _Utterance) -> str:
     message = utterance.message
     blocks = [_sheet(seen, utterance.text_rows) for seen in message.seen]
     if utterance.spoken and message.text.strip():
-        speaker = f"{message.speaker}: " if message.speaker else ""
+        speaker = f"{message.speaker} asks: " if message.speaker else ""
         blocks.append(f"{speaker}{message.text.strip()}")
     return "\n\n".join(block for block in blocks if block)
 
@@ -209,13 +209,6 @@ def _user_content(utterance: _Utterance) -> str:
 def _sheet(seen: Seen, with_text: bool) -> str:
     name = " ".join(seen.name.split()) or "picture"
     lines: list[str] = []
-    if seen.lab_rows:
-        lines.append(f"Lab results from {name}.")
-        for title, flags in _SECTIONS:
-            rows = [row for row in seen.lab_rows if row.flag in flags]
-            lines += [title, *(_lab_line(row) for row in rows)] if rows else []
-        if all(row.flag == "normal" for row in seen.lab_rows):
-            lines.append("Out of range: none.")
     boxes = [row.box for row in seen.lab_rows]
     free = [row for row in seen.text_rows if not any(covers(box, row.box) for box in boxes)]
     if free and with_text:
@@ -223,11 +216,20 @@ def _sheet(seen: Seen, with_text: bool) -> str:
         lines += [" ".join(row.text.split()) for row in free]
     elif free:
         lines.append(f"{len(free)} lines of text read from {name} are left out.")
+    # Right before the question: with other text in between the embedded model answered from
+    # that, and called a sheet with four values out of range normal.
+    if seen.lab_rows:
+        lines += ["", f"Lab results from {name}."]
+        for title, flags in _SECTIONS:
+            rows = [row for row in seen.lab_rows if row.flag in flags]
+            lines += [title, *(_lab_line(row) for row in rows)] if rows else []
+        if all(row.flag == "normal" for row in seen.lab_rows):
+            lines.append("Out of range: none.")
     if seen.missing:
         lines.append(f"{name} was not read to its end.")
     if not lines:
         lines.append(f"Picture {name} ({seen.width}x{seen.height}): no text was found in it.")
-    return "\n".join(lines)
+    return "\n".join(lines).strip()
 
 
 def _lab_line(row: LabRow) -> str:

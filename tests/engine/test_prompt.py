@@ -60,7 +60,7 @@ def test_every_lab_row_stands_in_the_prompt_with_its_flag_and_the_question_last(
         flag = "high" if n == 1 else "normal"
         assert f"- Analyte {n} {n}.5 mmol/L is {flag} (range 1.0-9.0)\n" in prompt.text
     assert "Out of range:\n- Analyte 1 1.5 mmol/L is high" in prompt.text
-    assert prompt.text.endswith("Dr Wu (ICU): What is high?<|im_end|>\n<|im_start|>assistant\n")
+    assert prompt.text.endswith("Dr Wu (ICU) asks: What is high?<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_the_tokens_are_those_of_the_text(writer, tokenizer):
@@ -127,7 +127,7 @@ def test_people_cannot_write_the_templates_own_marks(writer, tokenizer):
 def test_several_speakers_before_one_answer_are_one_turn_of_the_template(writer):
     talk = (user("I see it.", speaker="Dr A (X)"), user("So?", speaker="Dr B (Y)"))
     prompt = writer.write(talk, unknown, 4000)
-    assert "Dr A (X): I see it.\n\nDr B (Y): So?" in prompt.text
+    assert "Dr A (X) asks: I see it.\n\nDr B (Y) asks: So?" in prompt.text
 
 
 def test_templates_without_a_system_role_and_tokenizers_without_a_template_work(tokenizer):

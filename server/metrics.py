@@ -48,6 +48,6 @@ class MetricsPage:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
-    async def __call__(self, request: Request) -> Response:
+    async def show(self, request: Request) -> Response:
         """Render the registry in Prometheus' text format."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE)

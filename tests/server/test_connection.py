@@ -47,7 +47,9 @@ async def test_trap3_a_busy_room_does_not_stop_the_reading_of_pongs(start):
     client = await server.join()
     for number in range(300):
         await client.say(
-            type="op", op_id=f"o{number}", op={"type": "comment.add", "id": f"c{number}", "text": "x"}
+            type="op",
+            op_id=f"o{number}",
+            op={"type": "comment.add", "id": f"c{number}", "text": "x"},
         )
     pong = await client.socket.ping()
     async with asyncio.timeout(1.0):

@@ -52,7 +52,9 @@ class Reader:
         self.outbox.sent()
         if frame is not None:
             parsed = json.loads(frame)
-            self.seqs += [each["seq"] for each in (parsed if isinstance(parsed, list) else [parsed])]
+            self.seqs += [
+                each["seq"] for each in (parsed if isinstance(parsed, list) else [parsed])
+            ]
             self.feed.drained()
 
 

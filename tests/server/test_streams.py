@@ -62,7 +62,11 @@ async def test_a_chunk_for_a_closed_stream_is_a_coded_error(server):
     await mei.upload(b"whole")
     await mei.socket.send(MediaFrame(1, 1, b"late").serialize())
     error = await mei.hear("error")
-    assert (error["code"], error["ref"], error.get("fatal", False)) == ("stream_unknown", "1", False)
+    assert (error["code"], error["ref"], error.get("fatal", False)) == (
+        "stream_unknown",
+        "1",
+        False,
+    )
     await mei.say(type="stream.close", stream=9)
     assert (await mei.hear("error", ref="9"))["code"] == "stream_unknown"
     assert (await mei.comment("c1"))["type"] == "ack"

@@ -1,0 +1,59 @@
+"""What is set, from where, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server.config import BadSettings, Settings, from_environment, is_loopback
+
+
+def test_beyond_loopback_a_secret_is_needed():
+    with pytest.raises(BadSettings, match="SECRET_FILE"):
+        Settings(host="0.0.0.0")
+    assert not Settings(host="0.0.0.0", secret="s" * 32).is_open
+    assert Settings().is_open
+
+
+def test_a_short_secret_is_refused():
+    with pytest.raises(BadSettings, match="32 bytes"):
+        Settings(secret="short")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_so"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("::", False)],
+)
+def test_loopback_is_known_by_its_addresses(host, is_so):
+    assert is_loopback(host) is is_so
+    assert not is_loopback("localhost.example.org")
+
+
+def test_the_environment_sets_and_a_flag_wins(tmp_path):
+    (tmp_path / "secret").write_text("f" * 40 + "\n")
+    environment = {
+        "CONSILIUM_PORT": "9000",
+        "CONSILIUM_HEARTBEAT_S": "2.5",
+        "CONSILIUM_FOLDER": str(tmp_path),
+        "CONSILIUM_ALLOWED_ORIGINS": "https://a.example, https://b.example",
+        "CONSILIUM_SECRET_FILE": str(tmp_path / "secret"),
+        "HOME": "/",
+    }
+    settings = from_environment(environment, port=9001, host=None)
+    assert (settings.port, settings.heartbeat_s, settings.folder) == (9001, 2.5, Path(tmp_path))
+    assert settings.allowed_origins == ("https://a.example", "https://b.example")
+    assert settings.secret == "f" * 40
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags"),
+    [
+        ({"CONSILIUM_PORT": "many"}, {}),
+        ({"CONSILIUM_SECRET_FILE": "/nowhere/at/all"}, {}),
+        ({}, {"colour": "red"}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(environment, flags):
+    with pytest.raises(BadSettings):
+        from_environment(environment, **flags)

@@ -70,6 +70,7 @@ class SpanFinder:
         self._text = ""
         self._at = 0
         self._last_named: Target | None = None
+        self._named_at = 0
 
     def push(self, text: str, *, final: bool = False) -> tuple[list[Span], list[Link]]:
         """Add text; return the spans and links that became certain, in order."""
@@ -106,11 +107,11 @@ class SpanFinder:
             spans.append(Span(start=start, end=end, kind="entity"))
             targets = self._names[_folded(match["entity"])]
             if len(targets) == 1:
-                self._last_named = targets[0]
+                self._last_named, self._named_at = targets[0], end
                 links.append(Link(start, end, targets[0], targets[0].box))
             return
         number_start, number_end = match.span("number")
-        target = self._valued(_number(match["number"]))
+        target = self._valued(match)
         out = target is not None and target.row is not None and target.row.flag in _OUT
         spans.append(
             Span(start=number_start, end=number_end, kind="out_of_range" if out else "number")
@@ -122,12 +123,23 @@ class SpanFinder:
             box = target.row.cells.get("value", target.box)
             links.append(Link(number_start, number_end, target, box))
 
-    def _valued(self, number: float | None) -> Target | None:
-        """Return the row that holds the number: the one just named, else the only one."""
+    def _valued(self, match: regex.Match[str]) -> Target | None:
+        """Return the row whose value the number is, when there can be no other.
+
+        That is the analyte named before it in the same line, once for each time it is named; or,
+        with its unit behind it, the only row with this value and unit. A bare number that
+        happens to be some row's value points nowhere: it may be a bound or a count.
+        """
+        number = _number(match["number"])
         targets = self._values.get(number, []) if number is not None else []
-        if self._last_named in targets:
-            return self._last_named
-        return targets[0] if len(targets) == 1 else None
+        named = self._last_named
+        if named is not None and "\n" not in self._text[self._named_at : match.start()]:
+            if named in targets:
+                self._last_named = None
+                return named
+            return None
+        with_unit = [target for target in targets if _has_unit(target, match["unit"])]
+        return with_unit[0] if len(with_unit) == 1 else None
 
     def _add(self, seen: Seen) -> None:
         for row in seen.lab_rows:
@@ -171,6 +183,17 @@ def covers(outer: Box, inner: Box) -> bool:
 
 def _folded(name: str) -> str:
     return " ".join(name.lower().split())
+
+
+def _has_unit(target: Target, unit: str | None) -> bool:
+    """Whether the row's unit stands behind the number; a unit may be written in two ways."""
+    if unit is None or target.row is None:
+        return False
+    return _plain_unit(unit) == _plain_unit(target.row.unit)
+
+
+def _plain_unit(unit: str) -> str:
+    return unit.lower().replace("µ", "u").replace("μ", "u").replace("^", "").removeprefix("x")
 
 
 def _number(text: str) -> float | None:

@@ -60,7 +60,8 @@ def test_every_lab_row_stands_in_the_prompt_with_its_flag_and_the_question_last(
         flag = "high" if n == 1 else "normal"
         assert f"- Analyte {n} {n}.5 mmol/L is {flag} (range 1.0-9.0)\n" in prompt.text
     assert "Out of range:\n- Analyte 1 1.5 mmol/L is high" in prompt.text
-    assert prompt.text.endswith("Dr Wu (ICU) asks: What is high?<|im_end|>\n<|im_start|>assistant\n")
+    asked = "Dr Wu (ICU) asks: What is high?"
+    assert prompt.text.endswith(f"{asked}<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_the_tokens_are_those_of_the_text(writer, tokenizer):

@@ -78,6 +78,25 @@ def test_a_value_that_two_rows_share_belongs_to_the_one_just_named():
     assert unnamed == []
 
 
+def test_a_number_that_happens_to_be_a_value_of_another_row_points_nowhere():
+    """A model that lists "(range 140 - 150)" behind glucose does not speak of sodium's 140."""
+    for answer in (
+        "Glucose 11.2 mmol/L (range 140 - 150).",
+        "The range is 140 - 150.",
+        "Glucose is high.\n140 people have this.",
+        "Glucose 11.2 rose, 11.2 times.",
+    ):
+        _, links = found([answer])
+        told = [(answer[x.start : x.end], x.target.observation) for x in links]
+        assert [each for each in told if each[0] == "140"] == []
+        assert [each for each in told if each[0] == "11.2"] in ([("11.2", "r1")], [])
+
+
+def test_a_value_with_its_unit_needs_no_name_when_it_is_the_only_one():
+    assert [x.target.observation for x in found(["It is 140 mmol/L."])[1]] == ["r3"]
+    assert found(["It is 140 g/L."])[1] == []
+
+
 @given(cuts=st.lists(st.integers(1, len(ANSWER) - 1), max_size=30))
 def test_any_chunking_finds_the_same(cuts):
     edges = [0, *sorted(set(cuts)), len(ANSWER)]

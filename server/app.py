@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import tempfile
@@ -20,6 +21,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -89,6 +91,8 @@ class Server:
             max_streams=settings.max_streams,
             credit_bytes=settings.credit_bytes,
             resume_s=settings.upload_resume_s,
+            room_uploads=settings.room_uploads,
+            room_assets=settings.room_assets,
         )
         turns = Turns(
             engine,
@@ -133,7 +137,13 @@ class Server:
             page_route(settings.web_client),
         ]
         self.app = Starlette(
-            routes=routes, middleware=[Middleware(SafeHeaders)], lifespan=self._lifespan
+            routes=routes,
+            middleware=[
+                Middleware(SafeHeaders),
+                # Tickets, not cookies, open pictures, so no credentials are ever asked for.
+                Middleware(CORSMiddleware, allow_origins=settings.allowed_origins),
+            ],
+            lifespan=self._lifespan,
         )
 
     async def _serve_socket(self, websocket: WebSocket) -> None:
@@ -216,13 +226,11 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def engine_for(settings: Settings) -> EngineClient:
+def engine_for(settings: Settings, runtime: Path) -> EngineClient:
     """The engine's process as these settings want it; not started yet."""
     cache = settings.models_cache or default_models_cache(dict(os.environ))
-    # A socket's path has 107 bytes at most, which a data folder may well exceed.
-    path = Path(tempfile.mkdtemp(prefix="consilium-")) / "engine.sock"
     return EngineClient(
-        path,
+        runtime / "engine.sock",
         EngineSettings(
             models_cache=str(cache),
             model=settings.model,
@@ -236,7 +244,9 @@ def engine_for(settings: Settings) -> EngineClient:
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; the engine comes up behind the open port."""
     listening = bound_socket(settings.host, settings.port)
-    engine = engine_for(settings)
+    # A Unix socket's path has 107 bytes at most, which a data folder may well exceed.
+    runtime = Path(tempfile.mkdtemp(prefix="consilium-"))
+    engine = engine_for(settings, runtime)
     await engine.start()
     server = Server(settings, engine)
     web = quiet_uvicorn(server)
@@ -260,6 +270,7 @@ async def run(settings: Settings) -> None:
     finally:
         leaving.cancel()
         await engine.stop()
+        shutil.rmtree(runtime, ignore_errors=True)
 
 
 def serve(settings: Settings) -> None:

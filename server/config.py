@@ -56,6 +56,8 @@ class Settings:
     max_streams: int = 8
     credit_bytes: int = 1024 * 1024
     upload_resume_s: float = 600.0
+    room_uploads: int = 64
+    room_assets: int = 2_000
 
     ticket_s: float = 3600.0
     max_new_tokens: int = 256

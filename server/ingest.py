@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OpRefused
 from protocol.events import AssetCommitted, AssetFailed, AssetOpened
 from protocol.messages import StreamOpen
 from protocol.shapes import Actor
@@ -44,11 +44,15 @@ class Ingest:
         max_streams: int,
         credit_bytes: int,
         resume_s: float,
+        room_uploads: int,
+        room_assets: int,
     ) -> None:
         self.max_asset_bytes = max_asset_bytes
         self.max_streams = max_streams
         self.credit_bytes = credit_bytes
         self._resume_s = resume_s
+        self._room_uploads = room_uploads
+        self._room_assets = room_assets
         self._assets = assets
         self._disk = disk
         self._hub = hub
@@ -69,6 +73,7 @@ class Ingest:
             raise Refused(ErrorCode.MEDIA_UNSUPPORTED, f"{message.kind} streams are not read here")
         if message.asset is not None:
             return await self._go_on(hosted, by, message.asset)
+        await self._check_space(hosted)
         claim = Claim(
             asset="a" + secrets.token_hex(12),
             room=hosted.room.name,
@@ -91,6 +96,19 @@ class Ingest:
         )
         self._background.spawn(self._run(upload, opened), f"upload {claim.asset}")
         return upload
+
+    async def _check_space(self, hosted: Hosted) -> None:
+        """Raise `Refused` when the room has no place for another asset."""
+        room = hosted.room.name
+        coming = sum(upload.claim.room == room for upload in self._uploads.values())
+        if coming >= self._room_uploads:
+            raise Refused(ErrorCode.STREAM_LIMIT, f"{coming} uploads of this room are under way")
+        try:
+            known = await hosted.room.between(lambda state: len(state.assets))
+        except OpRefused as error:
+            raise Refused(error.code, error.message) from None
+        if known >= self._room_assets:
+            raise Refused(ErrorCode.ROOM_FULL, f"the room has {known} assets")
 
     async def _go_on(self, hosted: Hosted, by: Actor, asset: str) -> Upload:
         upload = self._uploads.get(asset)

@@ -2,7 +2,7 @@
 
     control   answers and heartbeats, first                    too much of it: `is_overrun`
     ordered   events by `seq`                                  over budget: dropped, `is_behind`
-    lossy     presence and progress, newest of each key        over budget: oldest go
+    lossy     presence and progress, newest of each key        at most `LOSSY_KEYS` keys
 
 An outbox that is behind holds no events; its owner reads them from the log at the pace of the
 client and calls `resume`. So a client that reads nothing costs the budget and no more.
@@ -110,12 +110,13 @@ class Outbox:
         return True
 
     def put_lossy(self, key: str, frame: bytes, now: float) -> None:
-        """Queue a state that the next of its key replaces; without room it is dropped."""
+        """Queue a state that the next of its key replaces; beyond `LOSSY_KEYS` it is dropped.
+
+        Kept also while behind: who left in the meantime must not stay on the client's screen.
+        """
         if (old := self._lossy.pop(key, None)) is not None:
             self._lossy_bytes -= len(old.frame)
-        if self.is_behind or self._is_closed or len(self._lossy) >= LOSSY_KEYS:
-            return
-        if not self._fits(len(frame)):
+        if self._is_closed or len(self._lossy) >= LOSSY_KEYS:
             return
         self._lossy[key] = _Lossy(frame, now if old is None else old.since)
         self._lossy_bytes += len(frame)

@@ -220,7 +220,9 @@ class Room:
         try:
             await self._append(state, batch)
         except LogUnavailable:
-            self._fail(batch, OpRefused("not written", code=ErrorCode.UNAVAILABLE))
+            refusal = OpRefused("the log cannot be written now", code=ErrorCode.UNAVAILABLE)
+            # What waits was said after the batch and may build on it, so it fails with it.
+            self._fail([*batch, *self._take_proposals()], refusal)
         except Exception:
             # The border of the room: a fault of ours in one batch must not end the room.
             log.exception("batch failed", room=self.name)
@@ -231,6 +233,11 @@ class Room:
         self._state = None
         for proposal in batch:
             proposal.answer(refusal)
+
+    def _take_proposals(self) -> list[Proposal]:
+        taken = [each for each in self._waiting if isinstance(each, Proposal)]
+        self._waiting = deque(each for each in self._waiting if isinstance(each, _Look))
+        return taken
 
     def _next_batch(self) -> list[Proposal]:
         """Take proposals up to the next look, or the next one that repeats an act of the batch."""

@@ -160,6 +160,22 @@ asyncio.run(main())
 """
 
 
+def killed_after(command: list[str], count: int) -> list[str]:
+    """Run a writer, kill it when it said `count` words, and return all that it said."""
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert writer.stdout is not None
+    said: list[str] = []
+    for line in writer.stdout:
+        said += line.split()
+        if len(said) >= count:
+            break
+    os.kill(writer.pid, signal.SIGKILL)
+    said += writer.stdout.read().split()
+    writer.stdout.close()
+    writer.wait()
+    return said
+
+
 @pytest.mark.fault
 @pytest.mark.parametrize("after", [3, 40])
 async def test_what_a_killed_writer_acknowledged_is_there_once_and_in_order(tmp_path, after):
@@ -168,17 +184,7 @@ async def test_what_a_killed_writer_acknowledged_is_there_once_and_in_order(tmp_
 
     path = tmp_path / "killed.sqlite3"
     command = [sys.executable, "-c", WRITER.format(root=str(ROOT)), str(path)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert writer.stdout is not None
-    acknowledged: list[str] = []
-    for line in writer.stdout:
-        acknowledged += line.split()
-        if len(acknowledged) >= 5 * after:
-            break
-    os.kill(writer.pid, signal.SIGKILL)
-    acknowledged += writer.stdout.read().split()
-    writer.stdout.close()
-    writer.wait()
+    acknowledged = killed_after(command, 5 * after)
     database = Database(path)
     log = SqliteLog(database)
     head = await log.head("r")

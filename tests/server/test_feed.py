@@ -92,7 +92,7 @@ async def test_every_reader_gets_every_event_once_and_in_order(room, room_log, c
     reading = asyncio.create_task(read())
     await asyncio.gather(talk(), *(come(number) for number in range(4)))
     async with asyncio.timeout(10):
-        while any(r.seqs[-1:] != [room.head.seq] for r, _, _ in readers):
+        while any(r.seqs[-1:] != [room.head.seq] for r, _, _ in readers):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     for task in (reading, *(task for _, _, task in readers)):
         task.cancel()

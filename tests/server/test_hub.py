@@ -45,7 +45,7 @@ async def hub(room_log, background, clock):
 
 async def unloaded(hub: Hub) -> None:
     async with asyncio.timeout(5):
-        while len(hub):
+        while len(hub):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

@@ -78,6 +78,15 @@ def test_presence_does_not_starve_behind_a_flood_of_events():
     assert {"x": 1} in first
 
 
+def test_who_left_while_a_client_was_behind_does_not_stay_on_its_screen():
+    outbox = started(100)
+    outbox.put_event(2, event(2))
+    assert outbox.is_behind
+    outbox.put_lossy("presence:mei", b'{"here":1}', 0.0)
+    outbox.put_lossy("presence:mei", b'{"gone":1}', 0.0)
+    assert taken(outbox) == [{"gone": 1}]
+
+
 def test_answers_that_nobody_reads_are_an_overrun():
     outbox = started(100)
     for _ in range(20):

@@ -117,6 +117,17 @@ async def test_a_failed_append_answers_everybody_and_changes_nothing(room_log, b
     assert [seq for seq, _ in listener.frames] == [1, 2]
 
 
+async def test_what_was_said_after_a_failed_batch_fails_with_it(room_log, background):
+    """Else an op that builds on a lost one would be taken without it."""
+    log, room = await failing_room(room_log, background)
+    await comment(room, "o0")
+    log.fails = True
+    answers = [comment(room, f"o{number}") for number in range(1, 600)]
+    await answers[0]
+    log.fails = False
+    assert {(await each).code for each in answers} == {ErrorCode.UNAVAILABLE}
+
+
 async def test_the_servers_own_events_wait_out_a_log_that_fails(room_log, background):
     log, room = await failing_room(room_log, background)
     log.fails = True

@@ -128,3 +128,15 @@ async def test_cameras_are_told_that_they_are_not_read_here(server):
     mei = await server.join()
     await mei.say(type="stream.open", stream=1, kind="camera")
     assert (await mei.hear("stream.closed"))["code"] == "media_unsupported"
+
+
+async def test_a_room_holds_only_so_many_assets_and_uploads(start):
+    server = await start(room_assets=2, room_uploads=1)
+    mei = await server.join()
+    await mei.say(type="stream.open", stream=1)
+    await mei.hear("stream.opened")
+    assert (await mei.upload(b"x", stream=2))["code"] == "stream_limit"
+    await mei.say(type="stream.close", stream=1)
+    await mei.hear("stream.closed", stream=1)
+    assert "code" not in await mei.upload(b"x", stream=3)
+    assert (await mei.upload(b"x", stream=4))["code"] == "room_full"

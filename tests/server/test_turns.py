@@ -101,9 +101,7 @@ async def test_L10_a_cancel_of_nothing_is_a_small_error(start, engine):
     assert (await mei.comment("c1"))["type"] == "ack"
 
 
-async def test_a_barge_in_ends_the_turn_before_and_the_model_hears_what_was_delivered(
-    start, engine
-):
+async def test_a_barge_in_ends_the_turn_and_the_model_hears_what_was_delivered(start, engine):
     server = await start(engine)
     mei = await server.join("Mei", department="Radiology")
     engine.says("t1", "The glucose", done=False)

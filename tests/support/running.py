@@ -32,7 +32,8 @@ class Running:
             engine = EngineClient(nowhere, ready_timeout_s=0.05)
         running = cls(settings, Server(settings, engine))
         running._task = asyncio.create_task(running._uvicorn.serve(sockets=[running._socket]))
-        while not running._uvicorn.started:
+        # uvicorn has a flag for it and nothing to wait for.
+        while not running._uvicorn.started:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         return running
 

@@ -252,8 +252,15 @@ async def run(settings: Settings) -> None:
     web = quiet_uvicorn(server)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if stopping.is_set():
+            # Asked for twice: whoever asks does not want to wait.
+            web.should_exit = True
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop)
 
     async def leave() -> None:
         await stopping.wait()

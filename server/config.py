@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from protocol.base import HELLO_TIMEOUT_S
+
 MIN_SECRET_BYTES = 32
 _PREFIX = "CONSILIUM_"
 
@@ -39,6 +41,7 @@ class Settings:
     engine_dtype: str = "bf16"
     engine_wait_s: float = 30.0
 
+    hello_timeout_s: float = HELLO_TIMEOUT_S
     heartbeat_s: float = 5.0
     send_deadline_s: float = 15.0
     outbox_bytes: int = 1024 * 1024

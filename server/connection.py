@@ -12,7 +12,7 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from protocol import codec
-from protocol.base import HELLO_TIMEOUT_S, SUBPROTOCOL, ServerMessage
+from protocol.base import SUBPROTOCOL, ServerMessage
 from protocol.errors import CloseCode, ErrorCode
 from protocol.messages import Error, Goaway, Heartbeat
 from protocol.session import ServerSession
@@ -117,7 +117,7 @@ class Connection:
                 self._end(ErrorCode.TOO_SLOW, "no heartbeat was answered", CloseCode.TOO_SLOW)
             elif self.outbox.is_overrun:
                 self._end(ErrorCode.TOO_SLOW, "answers are not read", CloseCode.TOO_SLOW)
-            elif not self._session.greeted and now - opened_at > HELLO_TIMEOUT_S:
+            elif not self._session.greeted and now - opened_at > settings.hello_timeout_s:
                 self._end(ErrorCode.HELLO_TIMEOUT, "no hello came", CloseCode.UNAVAILABLE)
             self._participant.tick(self._house.wall())
             if now - heartbeat_at >= settings.heartbeat_s:

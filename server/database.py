@@ -151,6 +151,9 @@ class Database:
         results: list[tuple[Future[Any], Any]] = []
         db.execute("BEGIN IMMEDIATE")
         for work, done in group:
+            # From here on nobody can take the work back, so its result can always be set.
+            if not done.set_running_or_notify_cancel():
+                continue
             db.execute("SAVEPOINT work")
             try:
                 results.append((done, work(db)))
@@ -163,8 +166,7 @@ class Database:
             db.execute("RELEASE work")
         db.execute("COMMIT")
         for done, result in results:
-            if done.set_running_or_notify_cancel():
-                done.set_result(result)
+            done.set_result(result)
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)

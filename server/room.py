@@ -285,9 +285,9 @@ class Room:
             watcher.set()
         if state.seq - self._snapshot_seq >= self._snapshot_events:
             self._snapshot_seq = state.seq
-            self._background.spawn(self._keep_snapshot(state), f"snapshot of {self.name}")
+            self._background.spawn(self._keep_snapshot(), f"snapshot of {self.name}")
 
-    async def _keep_snapshot(self, state: RoomState) -> None:
+    async def _keep_snapshot(self) -> None:
         try:
             snapshot = await self.between(RoomState.snapshot)
             await self._log.store_snapshot(self.name, snapshot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -213,3 +214,19 @@ async def test_L63_a_paused_client_delays_nobody_and_catches_up_when_it_reads_on
         while paused.outbox.sent_seq < 500:
             assert await slow.read(1 << 20)
     slow.close()
+
+
+async def test_who_says_no_hello_is_let_go(start):
+    server = await start(hello_timeout_s=0.1)
+    client = await server.open()
+    assert (await client.hear("error"))["code"] == "hello_timeout"
+    assert await client.closed() == 4450
+
+
+async def test_who_goes_on_far_beyond_the_rate_is_closed_and_may_come_back(start):
+    server = await start(messages_per_s=0.1, messages_burst=1)
+    client = await server.join()
+    with contextlib.suppress(ConnectionClosed):
+        for number in range(2_100):
+            await client.say(type="cancel", turn=f"t{number}")
+    assert await client.closed() == 4459

@@ -16,8 +16,9 @@ import orjson
 
 from protocol.base import MAX_DEPTH, ClientMessage, ServerMessage
 from protocol.errors import BadMessage, ErrorCode
-from protocol.events import AnyEvent, Event
+from protocol.events import AnyEvent, Event, UnknownEvent
 from protocol.messages import AnyClientMessage, AnyServerMessage
+from protocol.shapes import Actor
 
 MAX_BATCH = 256
 
@@ -50,15 +51,27 @@ def decode_client(frame: bytes | str) -> list[ClientMessage | BadMessage]:
 
 
 def decode_server(frame: bytes | str) -> list[ServerMessage]:
-    """Read a text frame from the server; message types that this version lacks are left out.
+    """Read a text frame from the server; messages that this version cannot read are left out.
 
-    Raises `BadMessage` when the frame is not JSON or a known type does not fit its schema.
+    A numbered one stands as an `UnknownEvent` instead, because what comes after it is no gap.
+    Raises `BadMessage` when the frame is not JSON, or when a known message that has no number
+    does not fit its schema.
     """
-    return [
-        _convert(member, AnyServerMessage, _SERVER_TAGS)
-        for member in _members(frame)
-        if not (isinstance(member, dict) and _is_unknown(member))
-    ]
+    read = (_read_server(member) for member in _members(frame))
+    return [message for message in read if message is not None]
+
+
+def _read_server(member: Any) -> ServerMessage | None:
+    try:
+        message: ServerMessage = _convert(member, AnyServerMessage, _SERVER_TAGS)
+    except BadMessage as error:
+        if isinstance(member, dict) and isinstance(seq := member.get("seq"), int) and seq > 0:
+            nobody = Actor(id="", name="", kind="system")
+            return UnknownEvent(seq=seq, epoch=str(member.get("epoch", "")), at=0, actor=nobody)
+        if error.code is ErrorCode.UNKNOWN_TYPE:
+            return None
+        raise
+    return message
 
 
 def encode(message: ClientMessage | ServerMessage) -> bytes:
@@ -83,10 +96,6 @@ def decode_event(frame: bytes) -> AnyEvent:
 def number(event: Event, seq: int, epoch: str) -> Event:
     """Give an event its place in the room's order."""
     return msgspec.structs.replace(event, seq=seq, epoch=epoch)
-
-
-def _is_unknown(member: dict[str, Any]) -> bool:
-    return isinstance(member.get("type"), str) and member["type"] not in _SERVER_TAGS
 
 
 def _members(frame: bytes | str) -> list[Any]:

@@ -193,6 +193,10 @@ class TurnFailed(Event, tag="turn.failed", frozen=True, kw_only=True):
     message: str
 
 
+class UnknownEvent(Event, frozen=True, kw_only=True, tag="unknown"):
+    """Stands for a numbered event that this version cannot read; never sent. It changes nothing."""
+
+
 AnyEvent = (
     AssetOpened
     | AssetCommitted

@@ -116,6 +116,8 @@ def fold(state: RoomState, event: Any) -> None:
                 seq=event.seq,
                 target=event.target,
             )
+        case ev.UnknownEvent():
+            pass  # its number counts, its meaning is for newer versions
         case _ if isinstance(event, _EVENT_TYPES):
             _fold_turn(state, event)
         case _:

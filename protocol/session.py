@@ -145,7 +145,7 @@ class ClientSession:
         self._hello = hello
         self._max_pending = max_pending
         self._pending: dict[str, Op | Ask] = {}
-        self._announced: int | None = None
+        self._stood_at: int | None = None
         self.state = RoomState()
         self.welcome: Welcome | None = None
         self.retry_after_s: float | None = None
@@ -209,15 +209,15 @@ class ClientSession:
         return may_reconnect(code) or code == CloseCode.NORMAL
 
     def _lost_silently(self, head: int) -> bool:
-        # Control messages overtake events, so one heartbeat ahead of the state says nothing;
-        # what one heartbeat announced and the next one still misses is lost.
-        lost = self._announced is not None and self.state.seq < self._announced
-        self._announced = head if head > self.state.seq else None
+        # Control messages overtake events, and a slow line may be heartbeats behind: only when
+        # a heartbeat announced events and none at all came until the next one are they lost.
+        lost = self._stood_at == self.state.seq
+        self._stood_at = self.state.seq if head > self.state.seq else None
         return lost
 
     def _welcomed(self, welcome: Welcome) -> None:
         self.welcome = welcome
-        self._announced = None
+        self._stood_at = None
         if welcome.snapshot is not None:
             self.state = RoomState.from_snapshot(welcome.snapshot)
         elif not self.state.epoch:

@@ -67,6 +67,26 @@ async def test_a_box_drawn_in_one_page_is_in_the_other_within_300_ms_at_the_same
     assert wu.complaints == ada.complaints == []
 
 
+async def test_a_mark_begun_on_one_picture_never_lands_on_another(browser, product):
+    wu, ada = await two_people(browser, product, new_room())
+    await wu.drop("first.jpg", photo(800, 600, 1), "image/jpeg")
+    box = await wu.at("viewer-image").bounding_box()
+    await wu.page.mouse.move(box["x"] + 50, box["y"] + 50)
+    await wu.page.mouse.down()
+    await wu.page.mouse.move(box["x"] + 90, box["y"] + 90)
+    # The second picture comes up under the pressed pointer.
+    await wu.drop("second.jpg", photo(400, 1200, 1), "image/jpeg")
+    await wu.page.mouse.move(box["x"] + 200, box["y"] + 200)
+    await wu.page.mouse.up()
+    await wu.drag((0.25, 0.25), (0.5, 0.5))
+    await expect(wu.at("annotation")).to_have_count(1)
+    (mark,) = (await wu.marks()).values()
+    assert abs(float(mark["x"]) - 100) < 5 and abs(float(mark["y"]) - 300) < 5
+    await ada.at("asset").first.click()
+    await ada.sees_full_picture("first.jpg")
+    assert await ada.marks() == {}
+
+
 async def test_the_layout_does_not_move_while_levels_load(browser, product):
     wu, _ = await two_people(browser, product, new_room())
     await wu.page.evaluate(WATCH_SHIFTS)

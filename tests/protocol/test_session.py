@@ -163,6 +163,29 @@ class TestClient:
             isinstance(m, Resync) for m in client.receive(encode(Heartbeat(head=2, t=1.0)))
         )
 
+    def test_a_slow_line_that_still_moves_is_no_loss(self):
+        client = ClientSession(HELLO)
+        client.receive(encode(welcome()))
+        client.receive(encode(Heartbeat(head=9, t=0.0)))
+        client.receive(encode(comment(1)))
+        beat = encode(Heartbeat(head=9, t=5.0))
+        assert not any(isinstance(m, Resync) for m in client.receive(beat))
+        assert any(isinstance(m, Resync) for m in client.receive(beat))
+
+    @pytest.mark.parametrize(
+        "newer",
+        [
+            {"type": "from.the.future", "x": 1},
+            {"type": "comment.add", "id": ["of", "a", "newer", "shape"]},
+        ],
+    )
+    def test_an_event_that_an_old_client_cannot_read_is_no_gap(self, newer):
+        client = ClientSession(HELLO)
+        client.receive(encode(welcome()))
+        client.receive(json.dumps({**newer, "seq": 1, "epoch": "e1", "at": 1}))
+        assert client.receive(encode(comment(2))) == [comment(2)]
+        assert client.state.seq == 2
+
     def test_R40_a_snapshot_replaces_the_copy_and_unanswered_ops_are_kept(self):
         client = ClientSession(HELLO)
         op = Op(op_id="o1", op=AddComment(id="c", text="x"))

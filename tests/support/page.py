@@ -67,10 +67,13 @@ class Visitor:
         await self.at("file-input").set_input_files(
             {"name": name, "mimeType": media_type, "buffer": content}
         )
-        await self.sees_full_picture()
+        await self.sees_full_picture(name)
 
-    async def sees_full_picture(self) -> None:
-        """Wait until the sharpest level is on the screen."""
+    async def sees_full_picture(self, name: str = "") -> None:
+        """Wait until the sharpest level is on the screen, of the picture of that name."""
+        await expect(self.page.locator("#picture-name")).to_contain_text(
+            name, timeout=SHOWN_LIMIT_MS
+        )
         await expect(self.at("viewer-image")).to_have_attribute(
             "data-level", "0", timeout=SHOWN_LIMIT_MS
         )

@@ -41,6 +41,7 @@ export class Gestures {
   private readonly pointers = new Map<number, Place>();
   private drag: Drag | null = null;
   private start: Place | null = null;
+  private startedOn: string | null = null;
   private hasMoved = false;
   private isSpaceHeld = false;
 
@@ -75,6 +76,7 @@ export class Gestures {
     event.preventDefault();
     this.viewer.root.focus({ preventScroll: true });
     this.start = place;
+    this.startedOn = this.viewer.asset;
     this.hasMoved = false;
     this.drag = this.dragFor(event, place);
   }
@@ -103,6 +105,7 @@ export class Gestures {
 
   private move(event: PointerEvent): void {
     if (this.viewer.size === null) return;
+    if (this.drag !== null && this.viewer.asset !== this.startedOn) this.abandon();
     const place = this.viewer.windowPoint(event);
     this.news.pointerMoved(this.viewer.imagePoint(event));
     if (this.pointers.size === 2 && this.pointers.has(event.pointerId)) {
@@ -146,6 +149,8 @@ export class Gestures {
   }
 
   private up(event: PointerEvent): void {
+    // Another picture may have come under the pointer: a mark begun on one never lands on another.
+    if (this.viewer.asset !== this.startedOn) this.abandon();
     const { drag } = this;
     const wasOnly = this.pointers.size === 1 && this.pointers.delete(event.pointerId);
     this.pointers.delete(event.pointerId);

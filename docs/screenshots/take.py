@@ -1,0 +1,70 @@
+"""Take the screenshots of this folder: `python docs/screenshots/take.py` from the repository's root.
+
+Starts the product on a free port, lets two people work in two browsers, and photographs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from playwright.async_api import async_playwright, expect
+
+from tests.e2e.conftest import CHROME_OPTIONS, chrome_path
+from tests.support.labsheet_render import photo, render_sheet
+from tests.support.page import Visitor
+from tests.support.product import Product
+
+FOLDER = ROOT / "docs" / "screenshots"
+
+
+async def take(product: Product) -> None:
+    """Walk through a consultation and keep what both people see."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=chrome_path(), args=CHROME_OPTIONS
+        )
+        lab = await Visitor.arrive(browser, product.base, "ward-3", "Dr Wu", "Laboratory")
+        heart = await Visitor.arrive(browser, product.base, "ward-3", "Dr Ada", "Cardiology")
+        phone = await Visitor.arrive(
+            browser, product.base, "ward-3", "Dr Li", "Endocrinology", size=(390, 844)
+        )
+        await lab.page.screenshot(path=FOLDER / "room-empty.png")
+        sheet = render_sheet(11, "en")
+        await lab.drop("sheet.png", sheet.png, "image/png")
+        await expect(lab.at("lab-row")).to_have_count(len(sheet.rows), timeout=60_000)
+        await lab.ask("Which values are out of range?")
+        await expect(heart.at("turn-answer").first).not_to_be_empty(timeout=60_000)
+        await lab.page.wait_for_timeout(1500)
+        await heart.page.screenshot(path=FOLDER / "answer-streaming.png")
+        await phone.page.screenshot(path=FOLDER / "phone.png")
+        await lab.sees_turn(0, "done")
+        await heart.drop("photograph.jpg", photo(1600, 1200, 1), "image/jpeg")
+        await heart.at("tool-rectangle").click()
+        await heart.drag((0.2, 0.2), (0.45, 0.5))
+        await lab.at("asset").last.click()
+        await lab.sees_full_picture("photograph.jpg")
+        await lab.page.mouse.move(500, 400)
+        await heart.page.mouse.move(620, 480)
+        await lab.page.wait_for_timeout(500)
+        await lab.page.screenshot(path=FOLDER / "two-people.png")
+        await browser.close()
+
+
+def main() -> None:
+    """Start, photograph, stop."""
+    with tempfile.TemporaryDirectory() as folder:
+        product = Product(Path(folder)).start()
+        try:
+            asyncio.run(take(product))
+        finally:
+            product.stop()
+
+
+if __name__ == "__main__":
+    main()

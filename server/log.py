@@ -101,8 +101,8 @@ class Log(Protocol):
         """Return the newest stored snapshot of the room's epoch."""
         ...
 
-    async def store_snapshot(self, room: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot, so that a late join reads it and the tail behind it."""
+    async def store_snapshot(self, room: str, snapshot: Snapshot) -> int:
+        """Keep a snapshot, so that a late load reads it and the tail; return its bytes."""
         ...
 
     async def rooms(self) -> list[str]:

@@ -58,9 +58,9 @@ class SqliteLog:
         """See `Log.snapshot`."""
         return await self._database.read(lambda db: _snapshot(db, room))
 
-    async def store_snapshot(self, room: str, snapshot: Snapshot) -> None:
+    async def store_snapshot(self, room: str, snapshot: Snapshot) -> int:
         """See `Log.store_snapshot`."""
-        await self._database.write(lambda db: _store_snapshot(db, room, snapshot))
+        return await self._database.write(lambda db: _store_snapshot(db, room, snapshot))
 
     async def rooms(self) -> list[str]:
         """See `Log.rooms`."""
@@ -160,7 +160,7 @@ def _snapshot(db: sqlite3.Connection, room: str) -> Snapshot | None:
     return None if row is None else msgspec.msgpack.decode(row[0], type=Snapshot)
 
 
-def _store_snapshot(db: sqlite3.Connection, room: str, snapshot: Snapshot) -> None:
+def _store_snapshot(db: sqlite3.Connection, room: str, snapshot: Snapshot) -> int:
     state = msgspec.msgpack.encode(snapshot)
     row = (room, snapshot.seq, snapshot.epoch, state)
     db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", row)
@@ -169,3 +169,4 @@ def _store_snapshot(db: sqlite3.Connection, room: str, snapshot: Snapshot) -> No
         "(SELECT seq FROM snapshots WHERE room = ? ORDER BY seq DESC LIMIT ?)",
         (room, room, _KEPT_SNAPSHOTS),
     )
+    return len(state)

@@ -89,6 +89,8 @@ class Room:
         self._background = background
         self._snapshot_events = snapshot_events
         self._snapshot_seq = 0
+        self._snapshot_bytes = 0
+        self._tail_bytes = 0
         self._state: RoomState | None = None
         self._waiting: deque[Proposal | _Look] = deque()
         self._is_closed = False
@@ -278,19 +280,23 @@ class Room:
         for each, answer in answers:
             each.answer(answer if answer is not None else next(numbered))
         assert not appended or appended[-1].event.seq == state.seq, "one process numbers a room"
+        self._tail_bytes += sum(len(each.frame) for each in appended)
         self._settled(state)
 
     def _settled(self, state: RoomState) -> None:
         for watcher in self._watchers:
             watcher.set()
-        if state.seq - self._snapshot_seq >= self._snapshot_events:
-            self._snapshot_seq = state.seq
+        # A snapshot costs the room's size, so it waits until as much was said since the last:
+        # then all of them together cost no more than the events do.
+        is_due = state.seq - self._snapshot_seq >= self._snapshot_events
+        if is_due and self._tail_bytes >= self._snapshot_bytes:
+            self._snapshot_seq, self._tail_bytes = state.seq, 0
             self._background.spawn(self._keep_snapshot(), f"snapshot of {self.name}")
 
     async def _keep_snapshot(self) -> None:
         try:
             snapshot = await self.between(RoomState.snapshot)
-            await self._log.store_snapshot(self.name, snapshot)
+            self._snapshot_bytes = await self._log.store_snapshot(self.name, snapshot)
         except (LogUnavailable, OpRefused):
             log.warning("snapshot not kept; the next one will be", room=self.name)
 

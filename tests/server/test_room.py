@@ -199,3 +199,21 @@ async def test_the_frame_on_the_wire_is_the_frame_in_the_log(room, room_log):
     assert codec.decode_event(listener.frames[0][1]) == answer.event
     page = await room_log.page("ward-7", answer.event.epoch, 0, max_events=9, max_bytes=9**9)
     assert page.events[0].frame == listener.frames[0][1]
+
+
+async def test_snapshots_of_a_big_room_are_rarer_so_that_they_cost_no_more_than_its_events(
+    room_log, background
+):
+    stored: list[int] = []
+
+    class Counting(FailingLog):
+        async def store_snapshot(self, room, snapshot):
+            stored.append(snapshot.seq)
+            return await room_log.store_snapshot(room, snapshot)
+
+    room = Room("r", Counting(room_log), MemoryBroker(), background, snapshot_events=5)
+    background.spawn(room.run(), "room")
+    for number in range(160):
+        await comment(room, f"o{number}", "x" * 1_000)
+    await asyncio.sleep(0.05)
+    assert 5 <= stored[0] <= 8 and 3 <= len(stored) <= 8

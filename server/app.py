@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import itertools
 import logging
 import os
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 import uvicorn
@@ -35,7 +38,7 @@ from server.assets import Assets, Disk
 from server.auth import ROOM_NAME, Auth
 from server.background import Background
 from server.broker_memory import MemoryBroker
-from server.config import Settings
+from server.config import BadSettings, Settings
 from server.connection import Connection
 from server.database import Database
 from server.drain import Drain
@@ -226,6 +229,25 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+def claim_folder(folder: Path) -> TextIO:
+    """Make the data folder this process's own until the file is closed.
+
+    Raises `BadSettings` when it cannot be written, or when another server has it: two that number the same rooms without a
+    bus between them would each tell their people half of what happens.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise BadSettings(f"{folder} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise BadSettings(f"another server uses {folder.resolve()}") from None
+    return lock
+
+
 def engine_for(settings: Settings, runtime: Path) -> EngineClient:
     """The engine's process as these settings want it; not started yet."""
     cache = settings.models_cache or default_models_cache(dict(os.environ))
@@ -241,9 +263,8 @@ def engine_for(settings: Settings, runtime: Path) -> EngineClient:
     )
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, listening: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; the engine comes up behind the open port."""
-    listening = bound_socket(settings.host, settings.port)
     # A Unix socket's path has 107 bytes at most, which a data folder may well exceed.
     runtime = Path(tempfile.mkdtemp(prefix="consilium-"))
     engine = engine_for(settings, runtime)
@@ -283,10 +304,21 @@ async def run(settings: Settings) -> None:
 def serve(settings: Settings) -> None:
     """Run a server in this process until it is told to stop."""
     _configure_logs()
-    settings.folder.mkdir(parents=True, exist_ok=True)
     config = uvicorn.Config(app="", loop="auto")
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run(settings))
+    try:
+        with (
+            claim_folder(settings.folder),
+            bound_socket(settings.host, settings.port) as listening,
+            asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
+        ):
+            runner.run(run(settings, listening))
+    except BadSettings as error:
+        raise SystemExit(f"consilium: {error}") from None
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        message = f"{settings.host}:{settings.port}: {error.strerror}"
+        raise SystemExit(f"consilium: cannot listen on {message}") from None
 
 
 def _configure_logs() -> None:

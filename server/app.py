@@ -232,8 +232,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
 def claim_folder(folder: Path) -> TextIO:
     """Make the data folder this process's own until the file is closed.
 
-    Raises `BadSettings` when it cannot be written, or when another server has it: two that number the same rooms without a
-    bus between them would each tell their people half of what happens.
+    Raises `BadSettings` when it cannot be written, or when another server has it: two that number
+    the same rooms without a bus between them would each tell their people half of what happens.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

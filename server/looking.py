@@ -8,6 +8,7 @@ from typing import assert_never, cast
 
 from engine import api
 from protocol import codec
+from protocol.errors import ErrorCode
 from protocol.events import (
     AnnotationPut,
     AssetDetected,
@@ -82,6 +83,14 @@ class Looking:
             async for group in gather.groups():
                 # One append for what came together: what was seen first is numbered first.
                 await hosted.room.record(*await self._events(hosted.room, seen, group))
+                if isinstance(group[-1], api.Completed | api.MediaFailed):
+                    return
+            code, message = ErrorCode.ENGINE_LOST, "the look at it ended without an end"
+            await hosted.room.record(self._failure(asset.asset, code, message))
+        except OSError as error:
+            message = f"its levels cannot be kept: {error.strerror}"
+            failure = self._failure(asset.asset, ErrorCode.INTERNAL, message)
+            await hosted.room.record(failure)
         finally:
             await gather.close()
 
@@ -122,19 +131,19 @@ class Looking:
                 op_id = f"read:{asset}"
                 return [AssetRead(at=at, actor=actor, op_id=op_id, asset=asset, timings=timings)]
             case api.MediaFailed(message=message):
-                code = translate.code(observation.code)
-                return [
-                    AssetFailed(
-                        at=at,
-                        actor=translate.SERVER,
-                        op_id=f"failed:{asset}",
-                        asset=asset,
-                        code=code,
-                        message=message,
-                    )
-                ]
+                return [self._failure(asset, translate.code(observation.code), message)]
             case _:
                 assert_never(observation)
+
+    def _failure(self, asset: str, code: ErrorCode, message: str) -> AssetFailed:
+        return AssetFailed(
+            at=self._now_ms(),
+            actor=translate.SERVER,
+            op_id=f"failed:{asset}",
+            asset=asset,
+            code=code,
+            message=message,
+        )
 
     async def _level(self, seen: _Seen, ready: api.LevelReady) -> list[Event]:
         await self._assets.keep_level(seen.asset, ready.level, ready.path)

@@ -120,6 +120,24 @@ async def upload_again(server, mei, engine) -> None:
     await mei.hear("asset.read", asset=closed["asset"])
 
 
+async def test_a_look_that_ends_without_an_end_fails_the_asset(start, engine):
+    server = await start(engine)
+    mei = await server.join()
+    engine.look((await mei.upload(b"picture"))["asset"]).put_nowait(None)
+    assert (await mei.hear("asset.failed"))["code"] == "engine_lost"
+
+
+async def test_a_level_that_cannot_be_kept_fails_the_asset(start, engine):
+    server = await start(engine)
+    mei = await server.join()
+    asset = (await mei.upload(b"picture"))["asset"]
+    gone = api.LevelReady(
+        media=asset, level=16, width=1, height=1, path="/nowhere/l.webp", media_type="image/webp"
+    )
+    engine.look(asset).put_nowait(gone)
+    assert (await mei.hear("asset.failed"))["code"] == "internal"
+
+
 async def test_progress_is_shown_and_has_no_number(start, engine):
     server = await start(engine)
     mei = await server.join()

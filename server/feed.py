@@ -109,14 +109,11 @@ class Feed:
             await self._start_over()
             return
         for appended in page.events:
-            # The log is ahead of what was published while a batch is on its way; that part
-            # comes live.
-            if appended.event.seq > self._room.head.seq:
-                break
             if not self._outbox.put_from_log(appended.event.seq, appended.frame):
                 break
         if self._outbox.position >= self._room.head.seq:
-            # No await since the head was read: nothing can have been published in between.
+            # No await since the head was read: nothing can have been published in between. What
+            # the log held ahead of that is dropped when it comes live: its number was queued.
             self._outbox.resume()
         self._wake()
 

@@ -109,7 +109,13 @@ class Loop:
     def probe(self) -> Future[bool]:
         """Ask the model for one token, between two steps."""
         future: Future[bool] = Future()
-        self._call(lambda: future.set_result(self._model.backend.answers()))
+
+        def ask() -> None:
+            # Whoever asked may have given up, at the latest when the engine stops.
+            if future.set_running_or_notify_cancel():
+                future.set_result(self._model.backend.answers())
+
+        self._call(ask)
         return future
 
     def stats(self) -> Stats:

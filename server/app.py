@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Generator
@@ -260,6 +261,7 @@ def engine_for(settings: Settings, runtime: Path) -> EngineClient:
             threads=settings.engine_threads,
         ),
         ready_timeout_s=settings.engine_wait_s,
+        on_stage=lambda stage: log.info("engine", stage=stage),
     )
 
 
@@ -293,7 +295,7 @@ async def run(settings: Settings, listening: socket.socket) -> None:
         port = listening.getsockname()[1]
         if settings.port_file is not None:
             _write_whole(settings.port_file, f"{port}\n")
-        log.info("serving", host=settings.host, port=port, is_open=settings.is_open)
+        log.info("serving", url=_address(settings.host, port), is_open=settings.is_open)
         await web.serve(sockets=[listening])
     finally:
         leaving.cancel()
@@ -323,15 +325,26 @@ def serve(settings: Settings) -> None:
 
 def _configure_logs() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    structlog.configure(
-        processors=[
-            structlog.stdlib.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
+    processors: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    # A person reads lines, everything else reads JSON.
+    if sys.stdout.isatty():
+        processors.append(structlog.dev.ConsoleRenderer())
+    else:
+        processors += [
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
-        ],
+        ]
+    structlog.configure(
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _ticket_key(path: Path) -> str:

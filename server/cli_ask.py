@@ -13,6 +13,7 @@ from rich.text import Text
 
 from protocol.client import connect
 from protocol.consultation import Consultation, TurnHandle
+from protocol.errors import ErrorCode
 from protocol.joining import AnswerFailed, ConsultationError, UploadFailed
 from protocol.shapes import LabRow
 from protocol.state import AssetState, TurnState
@@ -35,7 +36,7 @@ class Question:
     token: str | None
 
 
-async def watch(question: Question) -> int:
+async def watch(question: Question, *, open_timeout_s: float = 10.0) -> int:
     """Ask and show the answer as it comes; returns the command's exit status."""
     errors = Console(stderr=True, highlight=False)
     try:
@@ -44,6 +45,7 @@ async def watch(question: Question) -> int:
             name=question.name,
             department=question.department,
             token=question.token,
+            open_timeout_s=open_timeout_s,
         ) as room:
             return await _ask(room, question)
     except UploadFailed as error:
@@ -70,6 +72,7 @@ async def _ask(room: Consultation, question: Question) -> int:
             screen.uploading[path.name] = (0, path.stat().st_size)
             asset = await room.upload(path, progress=screen.progress_of(path.name))
             screen.assets.append(asset)
+            await _seen(room, asset)
         screen.turn = await room.ask(question.text, assets=screen.assets)
         async for piece in screen.turn:
             # Without a terminal the words are written as they come, for a pipe.
@@ -80,6 +83,20 @@ async def _ask(room: Consultation, question: Question) -> int:
     # The live display is gone when it ends; what it showed last stays as plain output.
     console.print(screen.render() if console.is_terminal else "")
     return 0 if end.status == "done" else 1
+
+
+async def _seen(room: Consultation, asset: str) -> None:
+    """Wait until the file was read; a question about one that cannot be read is not asked."""
+
+    def state() -> AssetState | None:
+        return room.state.assets.get(asset)
+
+    def is_over() -> bool:
+        return (known := state()) is not None and known.status in ("read", "failed")
+
+    await room.until(is_over)
+    if (end := state()) is not None and end.status == "failed":
+        raise UploadFailed(end.code or ErrorCode.INTERNAL, f"{end.name}: {end.message}")
 
 
 @dataclass

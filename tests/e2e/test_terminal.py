@@ -1,0 +1,43 @@
+"""The terminal client, run as a person runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+
+from tests.support.labsheet_render import render_sheet
+from tests.support.product import ROOT
+
+
+async def consilium(*arguments):
+    command = [sys.executable, "-m", "consilium", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 90)
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_ask_sends_a_file_and_writes_the_answer(product, tmp_path):
+    sheet = tmp_path / "sheet.png"
+    sheet.write_bytes(render_sheet(5, "en").png)
+    room = f"terminal-{uuid.uuid4().hex[:8]}"
+    status, out, err = await consilium(
+        "ask",
+        "Which values are out of range?",
+        *("--file", str(sheet), "--room", room, "--url", f"ws://127.0.0.1:{product.port}"),
+    )
+    assert status == 0, err
+    assert len(out.strip()) > 20
+
+
+async def test_a_bad_file_is_one_line_and_a_status(product, tmp_path):
+    empty = tmp_path / "empty.png"
+    empty.touch()
+    status, _, err = await consilium(
+        *("ask", "what?", "--file", str(empty), "--url", f"ws://127.0.0.1:{product.port}")
+    )
+    assert status == 1
+    assert "media_empty" in err
+    assert "Traceback" not in err

@@ -236,6 +236,9 @@ class EngineClient:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={"GOMP_SPINCOUNT": SPIN_COUNT, **os.environ, "PYTHONPATH": path},
+            # Ctrl-C in a terminal reaches the whole group; the engine is to answer on while the
+            # server drains, and ends when its standard input does.
+            start_new_session=True,
         )
         self.pid = process.pid
         return process

@@ -48,6 +48,9 @@ class EngineServer:
             async with asyncio.TaskGroup() as calls:
                 await connection.take_all(reader, calls)
                 connection.abandon_all()
+        except asyncio.CancelledError:
+            # The process ends. asyncio's stream server would log a cancelled handler as a fault.
+            pass
         finally:
             writer.close()
             with suppress(ConnectionError):

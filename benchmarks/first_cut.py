@@ -68,7 +68,9 @@ async def measure(product: Product, figures: dict[str, list[float]]) -> None:
         upload = asyncio.ensure_future(room.upload(large, name="large.jpg"))
         await anext(events)
         figures["8 MB photograph, upload to first level, s"].append(time.monotonic() - began)
-        await upload
+        large_id = await upload
+        # Its text is read on the same two cores; the sheet is to be measured alone.
+        await room.until(lambda: room.state.assets[large_id].status == "read")
     async with joined(product) as room:
         events = room.events(AssetLevel, AssetObserved, AssetRead)
         began = time.monotonic()

@@ -17,12 +17,18 @@ from protocol.room import RoomState
 from protocol.session import ServerSession
 from protocol.state import Person, Snapshot
 from server.auth import Identity
+from server.config import Settings
 from server.feed import Feed
 from server.house import House, Line
 from server.hub import Hosted
 from server.streams import Streams
 
 _OPEN_NOTICE = "This server is open: anybody on this machine may join any room."
+# With 135 million parameters it calls a low value normal now and then.
+_SMALL_MODEL_NOTICE = (
+    "The embedded model is small: check every sentence that it writes. "
+    "Values, flags and boxes are read from the sheet and do not come from it."
+)
 
 
 class Place:
@@ -115,7 +121,7 @@ class Place:
                 people=self.hosted.presence.people(),
                 snapshot=snapshot,
                 model=self._house.engine.model,
-                notices=(_OPEN_NOTICE,) if settings.is_open else (),
+                notices=_notices(settings),
             )
         )
 
@@ -166,3 +172,11 @@ class Place:
             ticket=ticket,
             expires_at=int(self._ticket_until * 1000),
         )
+
+
+def _notices(settings: Settings) -> tuple[str, ...]:
+    """What everybody should know who enters."""
+    told = [_OPEN_NOTICE] if settings.is_open else []
+    if settings.model == Settings.model:
+        told.append(_SMALL_MODEL_NOTICE)
+    return tuple(told)

@@ -61,3 +61,11 @@ async def test_R38_a_room_whose_log_cannot_be_read_is_not_shown_empty(start, tmp
     await client.say(type="hello", session="s" * 20, client="t")
     assert (await client.hear("error"))["code"] == "unavailable"
     assert await client.closed() == 4450
+
+
+async def test_a_small_model_is_said_to_be_one_and_a_chosen_one_is_not(start):
+    def told(client):
+        return " ".join(client.welcome["notices"])
+
+    assert "check every sentence" in told(await (await start()).join("Mei"))
+    assert "check every sentence" not in told(await (await start(model="/models/x")).join("Mei"))

@@ -51,12 +51,15 @@ class Scheduler:
             conversation = _conversation(sequence)
             if conversation in taken:
                 continue
-            taken.add(conversation)
             if start(sequence):
+                # One that was refused at its start holds up nobody: with no turn running there
+                # would be no later step in which the next one of its session is looked at.
                 if sequence.state is not State.ENDED:
+                    taken.add(conversation)
                     self.waiting.remove(sequence)
                     self.running.append(sequence)
                 continue
+            taken.add(conversation)
             sequence.bypassed += 1
             if sequence.bypassed > MAX_BYPASSES:
                 return

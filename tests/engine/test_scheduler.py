@@ -66,3 +66,21 @@ def test_a_turn_that_ended_at_its_start_takes_no_slot():
 
     scheduler.admit(refuse)
     assert not scheduler.running and not scheduler.waiting
+
+
+def test_a_turn_refused_at_its_start_does_not_hold_up_the_next_of_its_session():
+    """The second waited for a later step, and with nothing running there was none."""
+    scheduler = Scheduler(max_batch=1, max_step_tokens=64)
+    refused, next_one = waiting("a", "s"), waiting("b", "s")
+    scheduler.add(refused)
+    scheduler.add(next_one)
+
+    def begin(sequence):
+        if sequence is next_one:
+            return start(sequence)
+        sequence.state = State.ENDED
+        scheduler.remove(sequence)
+        return True
+
+    scheduler.admit(begin)
+    assert running(scheduler) == ["b"]

@@ -60,7 +60,7 @@ class SpanFinder:
             rf"(?<![\w])(?P<entity>{entity})(?![\w])"
             rf"|(?<![\w.])(?P<number>{_NUMBER})(?![\w]|[.,]\d)(?:\s?(?P<unit>{_UNITS})(?![\w/]))?"
             rf"|(?<![\w.])(?P<number>{_NUMBER})(?P<unit>{_UNITS})(?![\w/])",
-            regex.IGNORECASE,
+            regex.IGNORECASE | regex.FULLCASE,
         )
         longest = max((len(name) for name in names), default=0)
         self._look_ahead = max(longest + 1, _LOOK_AHEAD)
@@ -105,7 +105,8 @@ class SpanFinder:
         start, end = match.span()
         if match["entity"] is not None:
             spans.append(Span(start=start, end=end, kind="entity"))
-            targets = self._names[_folded(match["entity"])]
+            # The pattern also takes "İ" for "i", which no folding does.
+            targets = self._names.get(_folded(match["entity"]), [])
             if len(targets) == 1:
                 self._last_named, self._named_at = targets[0], end
                 links.append(Link(start, end, targets[0], targets[0].box))
@@ -182,7 +183,8 @@ def covers(outer: Box, inner: Box) -> bool:
 
 
 def _folded(name: str) -> str:
-    return " ".join(name.lower().split())
+    """Fold as the pattern's `FULLCASE` compares: "µ" (micro) is "μ" (mu), "ß" is "ss"."""
+    return " ".join(name.casefold().split())
 
 
 def _has_unit(target: Target, unit: str | None) -> bool:

@@ -1,5 +1,7 @@
 """Numbers, units, names and out-of-range values in the answer, tied to their boxes."""
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +122,15 @@ def test_a_column_heading_is_no_place_to_point_at():
         media="m", name="n", path="", media_type="", width=9, height=9, text_rows=(heading,)
     )
     assert SpanFinder([seen]).push("The result is fine", final=True) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("sheet", "answer"),
+    [("µ-globulin", "μ-globulin"), ("Serum", "ſerum"), ("weiß", "WEISS"), ("INR i", "İNR i")],
+)
+def test_a_letter_with_a_second_form_never_ends_the_answer(sheet, answer):
+    """The sheet had a micro sign, the answer a mu: the pattern matched and the look-up failed."""
+    finder = SpanFinder([msgspec.structs.replace(SHEET, lab_rows=(lab("r1", sheet, "1"),))])
+    spans, links = finder.push(f"The {answer} is high.", final=True)
+    assert [(span.start, span.end) for span in spans] == [(4, 4 + len(answer))]
+    assert len(links) == (answer != "İNR i")

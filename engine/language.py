@@ -10,6 +10,10 @@ from typing import Any
 # One of py3langid's 300 languages is believed only above this: "Is this normal" scores 0.70 for
 # English, "Kan şekeri neden yüksek?" 0.79 for Turkish, "metformin dose?" 0.04 for Azerbaijani.
 SURE = 0.75
+# Nobody asks in Latin, and "Molluscum contagiosum?" scores 0.86 for it: anatomy, diagnoses and
+# prescriptions belong to every language. "Ter in die" scores 0.77 for Afrikaans.
+_LATIN = "la"
+_PRESCRIPTION = re.compile(r"\b(?:semel|bis|ter|quater) in die\b", re.IGNORECASE)
 # The beginning of a pasted report tells its language as well as the whole.
 JUDGED_CHARS = 2000
 # About as many ideographs as make a word when they are counted against words of letters.
@@ -70,8 +74,8 @@ class LanguageCheck:
         if known < 2:
             return True
         self.load()
-        language, probability = self._identifier.classify(text)
-        return language in self._languages or probability < SURE
+        language, probability = self._identifier.classify(_PRESCRIPTION.sub("", text))
+        return language == _LATIN or language in self._languages or probability < SURE
 
     def _words_by_script(self, text: str) -> tuple[float, float]:
         """Count the words in the model's scripts and, weighted, those in others."""

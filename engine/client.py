@@ -261,7 +261,7 @@ class EngineClient:
                     self._on_stage("ready")
                     return True
                 case wire.StartFailed(message=message):
-                    self._detail = message
+                    self._stage, self._detail = "", message
                     return False
         self._detail = "it ended before it was ready"
         return False

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 
+class UnsupportedModel(Exception):
+    """The model cannot be loaded or run exactly; the message says why in one sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Settings of one engine; sizes in bytes, lengths in tokens.

@@ -24,6 +24,7 @@ import msgspec
 
 from engine import wire
 from engine.api import EngineCode, EngineError, Observation
+from engine.config import EngineConfig, UnsupportedModel
 from engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 # Streams one client may have open at once; the engine's own limits are far below.
 MAX_CALLS = 4096
+MAX_REASON_CHARS = 200
 
 
 class EngineServer:
@@ -190,7 +192,6 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         model = str(folder)
 
     # Only now, because this loads torch.
-    from engine.config import EngineConfig
     from engine.engine import LocalEngine
 
     config = EngineConfig(
@@ -235,13 +236,14 @@ def main() -> int:
     settings = msgspec.json.decode(arguments.settings, type=EngineSettings)
     try:
         asyncio.run(run(arguments.socket, settings))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, UnsupportedModel) as error:
         say(wire.StartFailed(str(error)))
         return 1
     # The border of the process: the operator gets one sentence, the log the rest.
     except Exception as error:
         log.exception("the engine ended")
-        say(wire.StartFailed(f"{type(error).__name__}: {error}"))
+        reason = " ".join(str(error).split())[:MAX_REASON_CHARS]
+        say(wire.StartFailed(f"{type(error).__name__}: {reason}"))
         return 1
     return 0
 

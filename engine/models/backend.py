@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from engine.config import UnsupportedModel
 from engine.kv.context import Context, KVShape
 from engine.models.linear import pack
 
@@ -22,10 +24,6 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 # Layers whose state is not a plain list of keys and values: a crop cannot undo them.
 REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
-
-
-class UnsupportedModel(Exception):
-    """The model cannot be run exactly by the packed step; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,14 @@ class Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        network = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPES[dtype])
-        backend = cls(network.to(torch.device(device)))  # type: ignore[arg-type]
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            model, dtype=DTYPES[dtype], output_loading_info=True
+        )
+        network, found = loaded
+        # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
+        if lacking := sorted(found["missing_keys"]):
+            raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
+        backend = cls(network.to(torch.device(device)))
         pack(backend.model)
         return backend
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from engine.config import EngineConfig
+from engine.api import Message
+from engine.config import EngineConfig, UnsupportedModel
 from engine.embedded import read_manifest
 from engine.models.backend import Backend
 from engine.prompt import PromptWriter
 from engine.text.detokenize import Detokenizer
+
+# Of a folder with other shapes transformers lists every tensor.
+MAX_REASON_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -31,15 +38,28 @@ class LoadedModel:
     def load(
         cls, config: EngineConfig, progress: Callable[[str], None] = lambda stage: None
     ) -> LoadedModel:
-        """Load what `config` names; `progress` gets the name of each stage."""
+        """Load what `config` names; `progress` gets the name of each stage.
+
+        Raises `UnsupportedModel`.
+        """
+        # A hub id has one slash at most; anything else is looked for on this machine alone.
+        is_path = config.model.count("/") > 1 or config.model.startswith((".", "/", "~"))
+        if is_path and not os.path.isdir(config.model):
+            raise UnsupportedModel(f"there is no model folder {config.model}")
         progress("weights")
-        backend = Backend.load(config.model, config.dtype, config.device)
+        with _said_in_a_sentence(f"the weights of {config.model} cannot be loaded"):
+            backend = Backend.load(config.model, config.dtype, config.device)
         progress("tokenizer")
-        tokenizer = AutoTokenizer.from_pretrained(config.model)
+        with _said_in_a_sentence(f"the tokenizer of {config.model} cannot be loaded"):
+            tokenizer = AutoTokenizer.from_pretrained(config.model)
         manifest = read_manifest(Path(config.model))
         languages = config.languages or (manifest.languages if manifest else None)
         name = manifest.name if manifest else config.model
-        return cls.assemble(name, backend, tokenizer, languages)
+        with _said_in_a_sentence(f"the chat template of {config.model} cannot be used"):
+            model = cls.assemble(name, backend, tokenizer, languages)
+            question = (Message(role="user", text="?"),)
+            model.writer.write(question, lambda turn, text: None, backend.max_context)
+        return model
 
     @classmethod
     def assemble(
@@ -69,3 +89,16 @@ def _end_tokens(backend: Backend, tokenizer: PreTrainedTokenizerBase) -> frozens
     if stated is None:
         return frozenset()
     return frozenset(stated) if isinstance(stated, list) else frozenset({stated})
+
+
+@contextmanager
+def _said_in_a_sentence(what: str) -> Iterator[None]:
+    """Turn what a library raises on a broken folder, of any kind and length, into one sentence."""
+    try:
+        yield
+    except UnsupportedModel:
+        raise
+    except Exception as error:
+        first = re.split(r"(?<=\.)\s", " ".join(str(error).split()), maxsplit=1)[0]
+        reason = f"{type(error).__name__}: {first[:MAX_REASON_CHARS]}".rstrip(".: ")
+        raise UnsupportedModel(f"{what} ({reason})") from error

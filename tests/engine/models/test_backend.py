@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, MambaConfig, MambaForCausalLM
 
+from engine.config import UnsupportedModel
 from engine.kv.context import Context
-from engine.models.backend import Backend, Segment, UnsupportedModel
+from engine.models.backend import Backend, Segment
 
 
 def context(backend, room=256):

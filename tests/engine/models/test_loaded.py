@@ -1,10 +1,13 @@
 """A model folder with what belongs to it, of the embedded kind and of any other."""
 
+import json
+import shutil
+
 import pytest
 
-from engine.config import EngineConfig
+from engine.config import EngineConfig, UnsupportedModel
 from engine.models.backend import Backend
-from engine.models.loaded import LoadedModel
+from engine.models.loaded import MAX_REASON_CHARS, LoadedModel
 
 
 @pytest.mark.model
@@ -25,6 +28,55 @@ def test_a_folder_of_another_origin_is_believed_to_know_every_language(tiny, tok
     assert isinstance(model.backend, Backend) and model.end_tokens == {2}
 
 
-def test_what_is_not_there_is_an_error_at_load(tmp_path):
-    with pytest.raises(OSError):
-        LoadedModel.load(EngineConfig(model=str(tmp_path / "nothing")))
+@pytest.fixture
+def folder(tiny, tokenizer, tmp_path):
+    """A whole model folder, for a test to break."""
+    tiny.backend.model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def lack_weights(folder):
+    """More layers than there are weights for: what lacks is made up by transformers."""
+    config = json.loads((folder / "config.json").read_text())
+    layers = config["num_hidden_layers"] + 1
+    config |= {"num_hidden_layers": layers, "layer_types": ["full_attention"] * layers}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def break_template(folder):
+    (folder / "chat_template.jinja").write_text("{% for m in %}{{")
+
+
+def name_an_unknown_kind(folder):
+    (folder / "config.json").write_text('{"model_type": "foozle", "architectures": ["Foo"]}')
+
+
+def cut_weights(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def break_tokenizer(folder):
+    (folder / "tokenizer.json").write_text("[]")
+
+
+@pytest.mark.parametrize(
+    ("breaking", "said"),
+    [
+        (lack_weights, "lacks 9 weights, first model.layers.3."),
+        (break_template, "the chat template of "),
+        (name_an_unknown_kind, "has model type `foozle`"),
+        (cut_weights, "the weights of "),
+        (break_tokenizer, "the tokenizer of "),
+        (shutil.rmtree, "there is no model folder "),
+    ],
+)
+def test_a_broken_folder_is_refused_at_load_in_one_short_sentence(folder, breaking, said):
+    """Of these, lacking weights and a broken template once passed as a model that answers."""
+    breaking(folder)
+    with pytest.raises(UnsupportedModel) as refused:
+        LoadedModel.load(EngineConfig(model=str(folder), dtype="fp32"))
+    sentence = str(refused.value)
+    assert said in sentence and "\n" not in sentence
+    assert len(sentence) < MAX_REASON_CHARS + 2 * len(str(folder)) + 100

@@ -53,7 +53,7 @@ from server.mending import Mending
 from server.metrics import HouseCollector, MetricsPage
 from server.origins import Origins
 from server.pages import Pages
-from server.transport import WebSocketProtocol
+from server.transport import HttpProtocol, WebSocketProtocol
 from server.turn_records import TurnRecords
 from server.turns import Turns
 from server.web import SafeHeaders, page_route
@@ -200,7 +200,7 @@ def quiet_uvicorn(server: Server) -> uvicorn.Server:
     """
     config = uvicorn.Config(
         server.app,
-        http="httptools",
+        http=HttpProtocol,
         ws=WebSocketProtocol,
         ws_max_size=MAX_FRAME_BYTES,
         ws_per_message_deflate=False,

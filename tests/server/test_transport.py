@@ -1,7 +1,13 @@
-"""The deadline's arithmetic, without a socket."""
+"""The deadline's arithmetic without a socket, and what HTTP clients may hold with one."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
+import pytest
+
+from server import transport
 from server.transport import Progress
 
 
@@ -23,13 +29,13 @@ class Transport:
 
 
 def test_who_takes_nothing_is_stuck_and_who_takes_a_little_is_not():
-    transport = Transport()
-    progress = Progress(transport)
+    pipe = Transport()
+    progress = Progress(pipe)
     assert progress.stuck_s(100) == 0
-    transport.size = 1_000
+    pipe.size = 1_000
     progress.sending(now=0)
     assert progress.stuck_s(9) == 9
-    transport.size = 999
+    pipe.size = 999
     assert progress.stuck_s(10) == 0
     assert progress.stuck_s(15) == 5
     progress.sent()
@@ -40,3 +46,93 @@ def test_without_a_transport_nothing_is_buffered_and_nothing_aborted():
     progress = Progress(None)
     assert progress.buffered_bytes == 0
     progress.abort()
+
+
+# -- HTTP ---------------------------------------------------------------------------------------
+
+
+async def connect(server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def sent_until_refused(writer: asyncio.StreamWriter, piece: bytes, limit: int) -> int:
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        while sent < limit:
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+    return sent
+
+
+@pytest.mark.parametrize("piece", [b"X-Pad: " + b"y" * 1_000 + b"\r\n", b"a" * 1_000])
+async def test_a_request_whose_head_never_ends_is_refused_soon(server, piece):
+    """One request with 200 MB of headers took 220 MB of the server's memory."""
+    reader, writer = await connect(server)
+    is_header = piece.startswith(b"X")
+    writer.write(b"GET / HTTP/1.1\r\n" if is_header else b"GET /")
+    assert await sent_until_refused(writer, piece, 64_000_000) < 64_000_000
+    with contextlib.suppress(ConnectionError):
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_who_does_not_end_a_request_is_let_go(server, monkeypatch, begun):
+    """300 sockets that said half a word were still there after a minute."""
+    monkeypatch.setattr(transport, "HEAD_LIMIT_S", 0.2)
+    reader, writer = await connect(server)
+    writer.write(begun)
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_second_request_that_does_not_end_is_let_go_too(server, monkeypatch):
+    monkeypatch.setattr(transport, "HEAD_LIMIT_S", 0.2)
+    reader, writer = await connect(server)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"GET /healthz HTTP/1.1\r\n")
+    async with asyncio.timeout(3):
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    writer.close()
+
+
+async def test_who_takes_nothing_of_an_answer_is_let_go(start, monkeypatch):
+    monkeypatch.setattr(transport, "TAKE_LIMIT_S", 0.3)
+    server = await start(max_asset_bytes=64 * 1024 * 1024)
+    client = await server.join()
+    closed = await client.upload(b"x" * 16_000_000)
+    ticket = client.welcome["media"]["ticket"]
+    reader, writer = await connect(server)
+    path = f"/v1/rooms/ward-7/assets/{closed['asset']}/original?ticket={ticket}"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    # The stream reader stops taking at twice its limit, and the kernel holds some megabytes.
+    await reader.readexactly(1_000)
+    state = server.web.server_state
+    async with asyncio.timeout(10):
+        while len(state.connections) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    writer.close()
+
+
+async def test_an_answer_that_is_taken_slowly_comes_whole(server, monkeypatch):
+    monkeypatch.setattr(transport, "TAKE_LIMIT_S", 1.5)
+    client = await server.join()
+    closed = await client.upload(b"x" * 12_000_000)
+    ticket = client.welcome["media"]["ticket"]
+    reader, writer = await connect(server)
+    path = f"/v1/rooms/ward-7/assets/{closed['asset']}/original?ticket={ticket}"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    left = 12_000_000
+    while left:
+        piece = await reader.read(400_000)
+        assert piece
+        left -= len(piece)
+        # A slow line, not a wait for something: each piece takes a while.
+        await asyncio.sleep(0.02)
+    writer.close()

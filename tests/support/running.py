@@ -20,7 +20,7 @@ class Running:
         self.server = server
         self._socket = bound_socket("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
-        self._uvicorn = quiet_uvicorn(server)
+        self.web = quiet_uvicorn(server)
         self._task: asyncio.Task[None] | None = None
         self._clients: list[RawClient] = []
 
@@ -31,9 +31,9 @@ class Running:
             nowhere = Path(settings.folder) / "no-engine.sock"
             engine = EngineClient(nowhere, ready_timeout_s=0.05)
         running = cls(settings, Server(settings, engine))
-        running._task = asyncio.create_task(running._uvicorn.serve(sockets=[running._socket]))
+        running._task = asyncio.create_task(running.web.serve(sockets=[running._socket]))
         # uvicorn has a flag for it and nothing to wait for.
-        while not running._uvicorn.started:  # noqa: ASYNC110
+        while not running.web.started:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         return running
 
@@ -58,6 +58,6 @@ class Running:
         """End the server and every client."""
         for client in self._clients:
             await client.close()
-        self._uvicorn.should_exit = True
+        self.web.should_exit = True
         assert self._task is not None
         await self._task

@@ -140,8 +140,13 @@ class Room:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def look(state: RoomState) -> None:
-            if not done.done():
+            if done.done():
+                return
+            try:
                 done.set_result(call(state))
+            except Exception as fault:
+                # Whoever looks bears the fault: the room is everybody's and goes on.
+                done.set_exception(fault)
 
         def refuse(error: ProtocolError) -> None:
             if not done.done():
@@ -210,9 +215,12 @@ class Room:
         try:
             state = self._state if self._state is not None else await self._load()
         except LogUnavailable:
-            refusal = OpRefused("the room's log cannot be read now", code=ErrorCode.UNAVAILABLE)
-            for _ in range(len(self._waiting)):
-                _refuse(self._waiting.popleft(), refusal)
+            self._refuse_all("the room's log cannot be read now", ErrorCode.UNAVAILABLE)
+            return
+        except Exception:
+            # What the log holds cannot be understood: said to each who asks, until it is mended.
+            log.exception("room not loaded", room=self.name)
+            self._refuse_all("the room's log is damaged", ErrorCode.INTERNAL)
             return
         if isinstance(first := self._waiting[0], _Look):
             self._waiting.popleft()
@@ -229,6 +237,10 @@ class Room:
             # The border of the room: a fault of ours in one batch must not end the room.
             log.exception("batch failed", room=self.name)
             self._fail(batch, OpRefused("a fault of the server", code=ErrorCode.INTERNAL))
+
+    def _refuse_all(self, message: str, code: ErrorCode) -> None:
+        for _ in range(len(self._waiting)):
+            _refuse(self._waiting.popleft(), OpRefused(message, code=code))
 
     def _fail(self, batch: list[Proposal], refusal: OpRefused) -> None:
         # The state ran ahead of the log: it is built again before anybody looks.

@@ -13,7 +13,7 @@ from protocol.messages import AddComment
 from protocol.room import RoomState, draft_event
 from protocol.shapes import Actor
 from server.broker_memory import MemoryBroker
-from server.log import Appended, LogUnavailable
+from server.log import Appended, Draft, LogUnavailable
 from server.room import MAX_WAITING, Proposal, Room
 
 MEI = Actor(id="mei", name="Mei")
@@ -217,3 +217,28 @@ async def test_snapshots_of_a_big_room_are_rarer_so_that_they_cost_no_more_than_
         await comment(room, f"o{number}", "x" * 1_000)
     await asyncio.sleep(0.05)
     assert 5 <= stored[0] <= 8 and 3 <= len(stored) <= 8
+
+
+async def test_R29_a_fault_of_one_who_looks_is_theirs_and_the_room_goes_on(room):
+    """A fault in one join ended the room's worker: nobody could enter until a restart."""
+
+    def break_down(state: RoomState) -> None:
+        raise ValueError("a fault of ours")
+
+    with pytest.raises(ValueError, match="a fault of ours"):
+        await room.between(break_down)
+    assert isinstance(await comment(room, "a"), Appended)
+
+
+async def test_R29_a_damaged_log_is_told_to_each_until_it_is_mended(room, room_log, database):
+    await room_log.append("ward-7", [Draft(CommentAdded(at=1, actor=MEI, id="c", text="x"))])
+
+    def damage(frame: str):
+        query = "UPDATE events SET frame = json_set(frame, '$.type', ?)"
+        return lambda db: db.execute(query, (frame,)).close()
+
+    await database.write(damage("no.such.event"))
+    for op_id in ("a", "b"):
+        assert (await comment(room, op_id)).code is ErrorCode.INTERNAL
+    await database.write(damage("comment.add"))
+    assert isinstance(await comment(room, "a"), Appended)

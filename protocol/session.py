@@ -123,7 +123,9 @@ class ServerSession:
             elif is_hello:
                 return [*incoming[:index], OutOfTurn("`hello` again")]
             elif not self._greeted:
-                return [*incoming[:index], OutOfTurn("the first message was not `hello`")]
+                # What is wrong with a `hello` that cannot be read helps more than that it is.
+                said = (message,) if isinstance(message, ProtocolError) else ()
+                return [*incoming[:index], *said, OutOfTurn("the first message was not `hello`")]
         return incoming
 
 

@@ -1,4 +1,4 @@
-"""One WebSocket: a reader that never waits, one writer, a clock, and an end."""
+"""One WebSocket: a reader that waits for nobody else, one writer, a clock, and an end."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ class Connection:
             if isinstance(frame, str):
                 for message in self._session.receive_text(frame, now):
                     self._participant.handle(message)
+                if pause_s := self._participant.pause_s(len(frame), now):
+                    await asyncio.sleep(pause_s)
             else:
                 for chunk in self._session.receive_binary(frame, now):
                     self._participant.handle(chunk)

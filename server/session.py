@@ -69,6 +69,10 @@ class Participant:
         else:
             self._route(self.place, cast(AnyClientMessage, incoming))
 
+    def pause_s(self, size: int, now: float) -> float:
+        """How long to read nothing after a text frame of so many bytes."""
+        return self._limits.pause_s(size, now)
+
     def _route(self, place: Place, message: AnyClientMessage) -> None:
         if not self._is_within_rate(message):
             return
@@ -210,6 +214,11 @@ class Participant:
     def _answer_mistake(self, mistake: ProtocolError) -> None:
         if isinstance(mistake, StreamError) and self.place is not None:
             self.place.streams.broken(mistake)
+            return
+        if mistake.close_code is None and self._limits.message(self._house.clock()):
+            # Beyond the rate a mistake is not answered, so that mistakes cost no more than acts.
+            if self._limits.is_hopeless:
+                self._line.close(CloseCode.RATE)
             return
         self._replies.error(mistake.code, mistake.message, mistake.ref, fatal=mistake.fatal)
         if mistake.close_code is not None:

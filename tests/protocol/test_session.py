@@ -73,8 +73,16 @@ class TestServer:
         (error,) = server.receive_text(encode(HELLO), now=0.0)
         assert error.fatal
 
-    def test_a_bad_message_before_hello_is_out_of_turn(self):
-        assert codes(ServerSession(0.0).receive_text(b"{", now=0.0)) == [ErrorCode.OUT_OF_TURN]
+    def test_a_bad_message_before_hello_is_told_and_out_of_turn(self):
+        said = ServerSession(0.0).receive_text(b"{", now=0.0)
+        assert codes(said) == [ErrorCode.BAD_JSON, ErrorCode.OUT_OF_TURN]
+
+    def test_a_hello_that_cannot_be_read_is_told_why(self):
+        """A name of 10 kB was answered: the first message was not `hello`."""
+        hello = Hello(session="s" * 16, client="t", name="n" * 10_000)
+        bad, end = ServerSession(0.0).receive_text(encode(hello), now=0.0)
+        assert "name" in bad.message and bad.code is ErrorCode.BAD_MESSAGE
+        assert end.code is ErrorCode.OUT_OF_TURN
 
     def test_L17_what_comes_in_the_same_frame_as_hello_is_heard(self):
         frame = b"[" + encode(HELLO) + b"," + encode(Cancel(turn="t")) + b"]"

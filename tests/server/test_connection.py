@@ -230,3 +230,34 @@ async def test_who_goes_on_far_beyond_the_rate_is_closed_and_may_come_back(start
         for number in range(2_100):
             await client.say(type="cancel", turn=f"t{number}")
     assert await client.closed() == 4459
+
+
+async def test_who_goes_on_making_mistakes_is_closed_and_may_come_back(start):
+    """Mistakes had no rate: 20,000 of them were answered one by one."""
+    server = await start(messages_per_s=0.1, messages_burst=1)
+    client = await server.join()
+    with contextlib.suppress(ConnectionClosed):
+        for _ in range(2_100):
+            await client.socket.send("{")
+    assert await client.closed() == 4459
+    assert len([m for m in client.heard if m["type"] == "error"]) == 1
+
+
+async def test_L62_who_sends_what_is_costly_to_read_delays_nobody(start):
+    """A hundred frames of brackets, 60 ms of reading each, held everybody up for seconds."""
+    server = await start(messages_per_s=1)
+    flooder, other = await server.join("Wu"), await server.join("Mei")
+    costly = "[" + "[]," * 60_000 + "{"
+
+    async def flood_with_it() -> None:
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(100):
+                await flooder.socket.send(costly)
+
+    flooding = asyncio.create_task(flood_with_it())
+    await flooder.hear("error", code="bad_json")
+    for number in range(100):
+        assert (await other.comment(f"c{number}"))["type"] == "ack"
+    assert len([m for m in flooder.heard if m["type"] == "error"]) < 50
+    flooding.cancel()
+    await asyncio.gather(flooding, return_exceptions=True)

@@ -29,3 +29,12 @@ def test_who_never_stops_is_hopeless_and_who_waits_is_not():
         limits.message(0)
     assert limits.is_hopeless
     assert limits.message(10) == 0 and not limits.is_hopeless
+
+
+def test_large_messages_are_paid_for_by_a_pause_and_small_ones_are_not():
+    limits = ConnectionLimits(messages_per_s=200, burst=600, presence_per_s=1, now=0)
+    assert [limits.pause_s(1_000, 0) for _ in range(600)] == [0] * 600
+    large = 256 * 1024
+    pauses = [limits.pause_s(large, 0) for _ in range(20)]
+    assert pauses[0] == 0 and pauses[-1] == limits.LONGEST_PAUSE_S
+    assert limits.pause_s(large, 60) == 0

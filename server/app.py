@@ -36,7 +36,7 @@ from protocol.base import MAX_FRAME_BYTES
 from protocol.errors import CloseCode, Forbidden
 from protocol.messages import Error
 from server.assets import Assets, Disk
-from server.auth import ROOM_NAME, Auth
+from server.auth import Auth, is_name
 from server.background import Background
 from server.broker_memory import MemoryBroker
 from server.config import BadSettings, Settings
@@ -154,8 +154,8 @@ class Server:
         room = websocket.path_params["room"]
         try:
             self._origins.check(websocket.headers)
-            if not ROOM_NAME.match(room):
-                raise Forbidden("a room's name has letters, digits and _ . : - only")
+            if not is_name(room):
+                raise Forbidden("a room's name has letters, digits and _ . : - only, no dot first")
         except Forbidden as refusal:
             # Accepted first: a browser cannot see the status of a refused handshake.
             await websocket.accept()

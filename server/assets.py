@@ -12,8 +12,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
-_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _DISK_THREADS = 4
 
 
@@ -47,7 +47,7 @@ class Assets:
 
     def original(self, sha256: str) -> Path:
         """Where the committed bytes with this hash lie."""
-        if not _SHA256.match(sha256):
+        if not _SHA256.fullmatch(sha256):
             raise ValueError("not a SHA-256")
         return self._folder / "assets" / sha256[:2] / sha256
 
@@ -76,7 +76,7 @@ class Assets:
 
 
 def _checked(asset: str) -> str:
-    if not _ID.match(asset):
+    if not _ID.fullmatch(asset):
         raise ValueError("not an asset id")
     return asset
 

@@ -13,13 +13,18 @@ from protocol.errors import ErrorCode, Forbidden, Unauthenticated
 from protocol.messages import Hello
 from protocol.shapes import Actor, Role
 
-ROOM_NAME = re.compile(r"^[A-Za-z0-9_.:-]{1,64}$")
+_NAME = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,63}")
 
 _ROLES: tuple[Role, ...] = ("chair", "member", "observer", "camera", "auditor")
 _WRITERS = frozenset({"chair", "member"})
 _UPLOADERS = frozenset({"chair", "member", "camera"})
 _TICKET_AUDIENCE = "consilium-media"
 _TOKEN_AUDIENCE = "consilium-room"
+
+
+def is_name(text: str) -> bool:
+    """Whether a room or a participant may have this name: it stands in addresses and paths."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Auth:
         if claims["room"] != room:
             raise Forbidden("the token is for another room")
         participant, role = claims["sub"], claims.get("role", "member")
-        if role not in _ROLES or not ROOM_NAME.match(participant):
+        if role not in _ROLES or not is_name(participant):
             raise Unauthenticated("the token's role or participant is not valid")
         name = str(claims.get("name") or participant)[:100]
         department = str(claims.get("department", ""))[:100]

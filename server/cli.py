@@ -68,7 +68,7 @@ def token(
     from typing import get_args
 
     from protocol.shapes import Role
-    from server.auth import ROOM_NAME, make_token
+    from server.auth import is_name, make_token
     from server.config import BadSettings, from_environment
 
     try:
@@ -80,8 +80,8 @@ def token(
     if role not in get_args(Role):
         _fail(f"no role {role!r}: {', '.join(get_args(Role))}")
     for value in (room, participant):
-        if not ROOM_NAME.match(value):
-            _fail(f"{value!r}: letters, digits and _ . : - only, 64 at most")
+        if not is_name(value):
+            _fail(f"{value!r}: letters, digits and _ . : - only, no dot first, 64 at most")
     signed = make_token(
         secret,
         room=room,

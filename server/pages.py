@@ -13,7 +13,7 @@ from starlette.routing import Route
 from protocol.errors import ErrorCode, Forbidden, OpRefused, ProtocolError, Unauthenticated
 from protocol.state import AssetState
 from server.assets import Assets
-from server.auth import ROOM_NAME, Auth
+from server.auth import Auth, is_name
 from server.hub import Hub
 from server.log import LogUnavailable
 from server.turn_records import TurnRecords
@@ -113,7 +113,7 @@ class Pages:
         return asset
 
     def _check(self, request: Request, room: str) -> None:
-        if not ROOM_NAME.match(room):
+        if not is_name(room):
             raise Unknown("no such room", code=ErrorCode.ASSET_UNKNOWN)
         self._auth.check_ticket(request.query_params.get("ticket"), room)
 

@@ -16,14 +16,14 @@ def store(tmp_path):
     disk.close()
 
 
-@pytest.mark.parametrize("asset", ["../x", "a/b", "", ".", "..", "a\0", "x" * 65])
+@pytest.mark.parametrize("asset", ["../x", "a/b", "", ".", "..", "a\0", "x" * 65, "x\n"])
 def test_no_path_is_made_of_what_is_no_id(store, asset):
     for make in (store.upload, store.work_folder, lambda a: store.level(a, 16)):
         with pytest.raises(ValueError):
             make(asset)
 
 
-@pytest.mark.parametrize("digest", ["../../x", "", "AB" * 32, "ab" * 31])
+@pytest.mark.parametrize("digest", ["../../x", "", "AB" * 32, "ab" * 31, "ab" * 32 + "\n"])
 def test_no_path_is_made_of_what_is_no_hash(store, digest):
     with pytest.raises(ValueError):
         store.original(digest)

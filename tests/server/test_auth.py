@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import ErrorCode, Forbidden, Unauthenticated
 from protocol.messages import Hello
-from server.auth import Auth, make_token
+from server.auth import Auth, is_name, make_token
 
 SECRET, KEY = "s" * 32, "k" * 32
 
@@ -81,3 +81,13 @@ def test_a_ticket_opens_the_pictures_of_its_room_alone():
         auth.check_ticket(ticket, "s")
     with pytest.raises(Unauthenticated):
         auth.check_ticket(good(), "r")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".x", "x\n", "a/b", "a b", "x" * 65, "é", "x\0"])
+def test_what_would_be_a_path_or_a_second_line_is_no_name(name):
+    assert not is_name(name)
+
+
+@pytest.mark.parametrize("name", ["x", "ward-7", "a.b:c_d", "x" * 64, "-"])
+def test_what_stands_safely_in_an_address_is_a_name(name):
+    assert is_name(name)

@@ -21,6 +21,13 @@ _RANGE_UNIT = re.compile(
     re.IGNORECASE,
 )
 
+# Commas that no thousands have: "5,6", "0,850"; and what shows that commas part thousands.
+_DECIMAL_COMMA = re.compile(r"(?<![\d,.])(?:\d+,(?:\d{1,2}|\d{4,})|0\d*,\d+)(?![\d,.])")
+_NO_DECIMAL_COMMA = re.compile(r"\d\.\d|,\d+,")
+_ONE_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_POINT = re.compile(r"(?<![\d,])\d+\.\d")
+_POINT_OR_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
+
 # A raised digit behind a value points to a footnote: NFKC would make 5.62 of "5.6²".
 _RAISED = str.maketrans({raised: f"^{digit}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣", "-"))
@@ -91,6 +98,9 @@ def parse_range(text: str) -> Range | None:
     for candidate in (spelled, _RANGE_UNIT.sub("", spelled)):
         compact = re.sub(r"\s+", "", candidate).lower()
         if between := _BETWEEN.fullmatch(compact):
+            # "1.003-1,030": one of both marks was read wrongly, or printed so.
+            if any(map(_ONE_GROUP.fullmatch, between.groups())) and _POINT.search(compact):
+                return None
             low, high = (float(bound.replace(",", "")) for bound in between.groups())
             return Range(low, high) if low <= high else None
         if bound := _BOUND.fullmatch(compact):
@@ -99,8 +109,39 @@ def parse_range(text: str) -> Range | None:
     return None
 
 
+def with_points(value_text: str, range_text: str) -> tuple[str, str]:
+    """Bring decimal commas to points where the range can be read in no other way."""
+    value, limits = plain(value_text), plain(range_text)
+    if _DECIMAL_COMMA.search(limits) and not _NO_DECIMAL_COMMA.search(f"{value} {limits}"):
+        return value.replace(",", "."), limits.replace(",", ".")
+    return value_text, range_text
+
+
 def decide(value_text: str, range_text: str) -> Flag:
-    """Return the flag from value and range alone; a value on the bound is normal."""
+    """Return the flag from value and range alone; a value on the bound is normal.
+
+    A mark that separates three digits may be a decimal point or part thousands: where the other
+    reading would be another story, nothing is said.
+    """
+    flag = _decide(value_text, range_text)
+    value = plain(value_text)
+    if flag in ("low", "high") and _ONE_GROUP.fullmatch(value):
+        return "unknown" if _decide(value.replace(",", "."), range_text) == "normal" else flag
+    if flag in ("low", "high") and _POINT_OR_GROUP.fullmatch(value) and "." not in range_text:
+        return flag if _decide(value.replace(".", ""), range_text) == flag else "unknown"
+    return flag
+
+
+def needs_second_look(value_text: str, range_text: str) -> bool:
+    """Whether a decimal point lost or won by the reader could have made the value abnormal."""
+    number = parse_number(value_text)
+    if number is None or _decide(value_text, range_text) not in ("low", "high"):
+        return False
+    shifted = (number * 10.0**power for power in (-3, -2, -1, 1, 2, 3))
+    return any(_decide(f"{other:f}", range_text) == "normal" for other in shifted)
+
+
+def _decide(value_text: str, range_text: str) -> Flag:
     limits = parse_range(range_text)
     if limits is None:
         return "unknown"

@@ -16,6 +16,7 @@ from engine.perception.labparse import (
     parse_range,
     plain,
     split_mark,
+    with_points,
 )
 
 # Headers as sheets print them, in `plain` spelling, lower case, without blanks and brackets.
@@ -130,9 +131,10 @@ class LabSheetReader:
             return None
         # A footer may happen to stand in two columns; a row has a readable value or a range.
         range_text = cells["range"].text if "range" in cells else ""
-        if not is_value(value.text) and parse_range(range_text) is None:
+        value_read, range_read = with_points(value.text, range_text)
+        limits = parse_range(range_read)
+        if not is_value(value_read) and limits is None:
             return None
-        limits = parse_range(range_text)
         self._count += 1
         return LabRow(
             media=self._media,
@@ -142,8 +144,8 @@ class LabSheetReader:
             value=value.text,
             unit=clean_unit(cells["unit"].text) if "unit" in cells else "",
             range=range_text,
-            flag=decide(value.text, range_text),
-            number=parse_number(value.text),
+            flag=decide(value_read, range_read),
+            number=parse_number(value_read),
             low=limits.low if limits and limits.low > float("-inf") else None,
             high=limits.high if limits and limits.high < float("inf") else None,
             cells={field: cell.box for field, cell in cells.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.api import TextRow
 from engine.perception.ink import Rect, tight_pieces
 
 Pixels = NDArray[np.uint8]
@@ -30,6 +32,9 @@ _SMALL_SIDE_PX = 480
 # Where the boxes of the first look are lower than this, a second one at twice the size finds the
 # lines that the first took for one. A box is about twice as high as its letters.
 _FINE_PRINT_PX = 12
+
+# What an A4 page takes of the square of its longer side.
+_PAGE_SHARE = 0.7
 
 # Narrower pieces are padded to this: at rapidocr's own 320 px the short cells of a sheet, which
 # are most of it, take 1.8 times as long and read the same.
@@ -88,11 +93,7 @@ class TextReader:
 
     def find(self, pixels: Pixels) -> list[Piece]:
         """Return the pieces of text in `pixels` ([height, width, 3], RGB), in reading order."""
-        longer = max(pixels.shape[:2])
-        scale = min(1.0, self._side_px / longer) if longer > _SMALL_SIDE_PX else 2.0
-        quads = self._detect(pixels, scale)
-        if scale < 1 and quads and _line_height(quads) * scale < _FINE_PRINT_PX:
-            quads = self._detect(pixels, min(1.0, 2 * scale))
+        quads = self._look(pixels)
         pieces = [piece for quad in quads for piece in _pieces(pixels, quad)]
         return _in_reading_order(pieces)[:MAX_PIECES]
 
@@ -109,6 +110,36 @@ class TextReader:
             window = pieces[start : start + count]
             start += len(window)
             yield start, self._recognise(window)
+
+    def _look(self, pixels: Pixels) -> list[Quad]:
+        height, width = pixels.shape[:2]
+        if max(height, width) <= _SMALL_SIDE_PX:
+            return self._detect(pixels, 2.0)
+        # A long screenshot gets the pixels of a page: by its longer side alone its letters vanish.
+        by_area = self._side_px * math.sqrt(_PAGE_SHARE / (height * width))
+        scale = min(1.0, max(self._side_px / max(height, width), by_area))
+        quads = self._detect(pixels, scale)
+        if scale < 1 and quads and _line_height(quads) * scale < _FINE_PRINT_PX:
+            quads = self._detect(pixels, min(1.0, 2 * scale))
+        return quads
+
+    def reads_again(self, pixels: Pixels, row: TextRow) -> bool:
+        """Whether a crop of other margins and twice the size says the same."""
+        box = row.box
+        pad = max(2, round(box.height * 0.4))
+        top, left = max(0, round(box.y) - pad), max(0, round(box.x) - pad)
+        bottom, right = round(box.y + box.height) + pad, round(box.x + box.width) + pad
+        crop = cv2.resize(
+            np.ascontiguousarray(pixels[top:bottom, left:right]),
+            None,
+            fx=2,
+            fy=2,
+            interpolation=cv2.INTER_CUBIC,
+        )
+        bgr = np.asarray(crop, dtype=np.uint8)[:, :, ::-1]
+        result = self._recogniser(self._recogniser_input(img=[np.ascontiguousarray(bgr)]))
+        said = (result.txts or ("",))[0]
+        return "".join(said.split()) == "".join(row.text.split())
 
     def _detect(self, pixels: Pixels, scale: float) -> list[Quad]:
         """Return the corners of boxes in the coordinates of `pixels`, clockwise from top left."""

@@ -15,15 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, assert_never
 
+import msgspec
+
 from engine.api import (
     Box,
     Detected,
     EngineCode,
     EngineError,
+    LabRow,
     MediaFailed,
     Progress,
     TextRow,
 )
+from engine.perception.labparse import needs_second_look, with_points
 from engine.perception.labsheet import LabSheetReader
 from engine.perception.wire import (
     PIXELS_NAME,
@@ -40,6 +44,9 @@ from engine.perception.wire import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from engine.perception.ocr import TextReader
 
 
@@ -112,6 +119,7 @@ class Worker:
         pieces = self._reader.find(pixels)
         timings["text_found"] = time.perf_counter() - began
         media, count = request.media, 0
+        texts: list[TextRow] = []
         yield Progress(media=media, stage="ocr", done=0, total=len(pieces))
         sheet = LabSheetReader(media)
         for done, read in self._reader.read(pieces):
@@ -126,11 +134,34 @@ class Worker:
                     score=piece.score,
                 )
                 yield row
-                yield from sheet.feed(row)
+                texts.append(row)
+                yield from self._settled(sheet.feed(row), texts, pixels)
             yield Progress(media=media, stage="ocr", done=done, total=len(pieces))
-        yield from sheet.finish()
+        yield from self._settled(sheet.finish(), texts, pixels)
         timings["ocr"] = time.perf_counter() - began
         yield Finished(timings=timings)
+
+    def _settled(
+        self, rows: list[LabRow], texts: list[TextRow], pixels: NDArray[np.uint8]
+    ) -> Iterator[LabRow]:
+        """Read a value again that a lost decimal point could have made abnormal.
+
+        Two readings that differ leave the flag unknown.
+        """
+        for row in rows:
+            cell = row.cells.get("value")
+            if cell is None or not needs_second_look(*with_points(row.value, row.range)):
+                yield row
+                continue
+            assert self._reader is not None, "rows come from a reader"
+            first = [text for text in texts if _covers(text.box, cell)]
+            is_sure = bool(first) and self._reader.reads_again(pixels, first[-1])
+            yield row if is_sure else msgspec.structs.replace(row, flag="unknown")
+
+
+def _covers(box: Box, cell: Box) -> bool:
+    x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
+    return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
 
 
 def decode(request: Decode) -> Iterator[Answer]:

@@ -8,9 +8,11 @@ from engine.perception.labparse import (
     clean_unit,
     decide,
     is_mark,
+    needs_second_look,
     parse_number,
     parse_range,
     split_mark,
+    with_points,
 )
 
 numbers = st.decimals(min_value=0, max_value=99_999, places=2)
@@ -186,3 +188,55 @@ def test_marks_are_known(text):
 )
 def test_units_that_no_sheet_prints_are_mended(read, unit):
     assert clean_unit(read) == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "flag"),
+    [
+        ("1,005", "1.003-1.030", "unknown"),
+        ("1.050", "1.003-1,030", "unknown"),
+        ("1,250", "125-350", "high"),
+        ("1,250", "900-1,100", "high"),
+        ("1.250", "30-400", "unknown"),
+        ("1.250", "1.30-4.00", "low"),
+        ("0.850", "1-5", "low"),
+    ],
+)
+def test_a_mark_that_may_be_a_point_or_part_thousands_is_never_decided_wrongly(value, limits, flag):
+    """A specific gravity of 1,005 in 1.003-1.030 was called high: a thousand and five."""
+    assert decide(value, limits) == flag
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "flag"),
+    [
+        ("5,6", "3,5-5,1", "high"),
+        ("4,1", "3,5-5,1", "normal"),
+        ("1,250", "0,270-4,200", "normal"),
+        ("4", "3,5-5,1", "normal"),
+        ("-4,5", "-2,0 - 2,0", "low"),
+        ("0,3", "<0,5", "normal"),
+        ("5.6", "3,5-5,1", "unknown"),
+        ("1,250", "125-350", "high"),
+        ("5,6", "3-5", "unknown"),
+    ],
+)
+def test_decimal_commas_are_read_where_the_range_leaves_no_doubt(value, limits, flag):
+    assert decide(*with_points(value, limits)) == flag
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "doubtful"),
+    [
+        ("56", "3.5-9.5", True),
+        ("11.2", "3.9-6.1", False),
+        ("45", "3.9-6.1", True),
+        ("0.56", "3.5-9.5", True),
+        ("5.6", "3.5-9.5", False),
+        ("150", "137-147", False),
+        ("Positive", "Negative", False),
+        ("9" * 400, "1-2", False),
+    ],
+)
+def test_a_value_that_a_lost_point_could_explain_is_read_twice(value, limits, doubtful):
+    assert needs_second_look(value, limits) == doubtful

@@ -248,3 +248,10 @@ async def test_text_and_rows_come_while_the_sheet_is_still_being_read(perception
 
 def _plain(box):
     return (box.x, box.y, box.width, box.height)
+
+
+def test_a_row_with_decimal_commas_is_no_longer_lost():
+    """Neither value nor range was a number then, so the row was taken for a footer."""
+    [row] = read(line(0, *HEADER), line(50, "Kalium", "5,6", "mmol/L", "3,5-5,1"))
+    assert (row.value, row.range) == ("5,6", "3,5-5,1")
+    assert (row.number, row.low, row.high, row.flag) == (5.6, 3.5, 5.1, "high")

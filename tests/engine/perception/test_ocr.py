@@ -91,3 +91,11 @@ def test_a_slanted_line_is_read(reader):
     turned = np.asarray(Image.fromarray(pixels).rotate(6, fillcolor="white"))
     [piece] = read_all(reader, turned)
     assert reads_same("Alkaline phosphatase", piece.text)
+
+
+def test_a_long_screenshot_is_read_like_a_page(reader):
+    """Scaled by its longer side alone its letters were 3 px high, and nothing was found."""
+    lines = [(40, 20 + 200 * n, f"Glucose {n} mmol/L") for n in range(38)]
+    pixels, _ = page((1000, 7700), *lines, font_px=24)
+    read = [piece.text for piece in read_all(reader, pixels)]
+    assert sum(text.startswith("Glucose") for text in read) == len(lines)

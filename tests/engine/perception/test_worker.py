@@ -4,7 +4,12 @@ import signal
 import subprocess
 import sys
 
-from engine.api import EngineCode, MediaFailed
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from engine.api import Box, EngineCode, LabRow, MediaFailed, TextRow
+from engine.perception.ocr import TextReader
 from engine.perception.wire import Accepted, Decode, Pixels, Read, frame
 from engine.perception.worker import Worker
 
@@ -67,3 +72,30 @@ def test_the_worker_ends_when_its_parent_closes_the_pipe(tmp_path):
         env=os.environ,
     )
     assert b"media_empty" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "printed", "flag"), [("56", "5.6", "unknown"), ("45", "45", "high")]
+)
+def test_a_value_abnormal_by_a_lost_point_is_flagged_only_when_a_second_look_agrees(
+    first, printed, flag
+):
+    picture = Image.new("RGB", (200, 60), "white")
+    ImageDraw.Draw(picture).text((20, 16), printed, fill="black", font=ImageFont.load_default(22))
+    box = Box(18, 16, 40, 24)
+    row = LabRow(
+        media="m",
+        id="m.lab.1",
+        box=box,
+        analyte="Glucose",
+        value=first,
+        unit="",
+        range="3.9-6.1",
+        flag="high",
+        cells={"value": box},
+    )
+    text = TextRow(media="m", id="m.text.1", box=box, text=first, score=1.0)
+    looker = worker()
+    looker._reader = TextReader(threads=1, side_px=640, batch=4, min_score=0.5)
+    [settled] = looker._settled([row], [text], np.asarray(picture))
+    assert settled.flag == flag

@@ -33,7 +33,7 @@ from engine.api import Engine
 from engine.client import EngineClient, EngineSettings, default_models_cache
 from protocol import codec
 from protocol.base import MAX_FRAME_BYTES
-from protocol.errors import CloseCode, Forbidden
+from protocol.errors import CloseCode, ErrorCode, Forbidden, OpRefused, ProtocolError
 from protocol.messages import Error
 from server.assets import Assets, Disk
 from server.auth import Auth, is_name
@@ -44,7 +44,7 @@ from server.connection import Connection
 from server.database import Database
 from server.drain import Drain
 from server.health import EngineWatch, Health
-from server.house import House
+from server.house import RETRY_S, House
 from server.hub import Hub
 from server.ingest import Ingest
 from server.log_sqlite import SqliteLog
@@ -82,6 +82,7 @@ class Server:
             snapshot_events=settings.snapshot_events,
             blip_s=settings.blip_s,
             idle_room_s=settings.idle_room_s,
+            room_bytes=settings.room_bytes,
         )
         looking = Looking(engine, assets, self.hub, self._background, wall)
         ingest = Ingest(
@@ -154,14 +155,13 @@ class Server:
         room = websocket.path_params["room"]
         try:
             self._origins.check(websocket.headers)
+            if len(self.hub.connections) >= self._house.settings.max_connections:
+                text = "the server has no place for more connections"
+                raise OpRefused(text, code=ErrorCode.OVERLOADED)
             if not is_name(room):
                 raise Forbidden("a room's name has letters, digits and _ . : - only, no dot first")
-        except Forbidden as refusal:
-            # Accepted first: a browser cannot see the status of a refused handshake.
-            await websocket.accept()
-            error = Error(code=refusal.code, message=refusal.message, fatal=True)
-            await websocket.send_text(codec.encode(error).decode())
-            await websocket.close(CloseCode.FORBIDDEN)
+        except (Forbidden, OpRefused) as refusal:
+            await _turn_away(websocket, refusal)
             return
         number = next(self._numbers)
         connection = Connection(number, websocket, room, self._house)
@@ -181,6 +181,16 @@ class Server:
             await self._background.close()
             await self._database.close()
             self._disk.close()
+
+
+async def _turn_away(websocket: WebSocket, refusal: ProtocolError) -> None:
+    # Accepted first: a browser cannot see the status of a refused handshake.
+    await websocket.accept()
+    is_passing = isinstance(refusal, OpRefused)
+    retry_s = RETRY_S if is_passing else None
+    error = Error(code=refusal.code, message=refusal.message, fatal=True, retry_after=retry_s)
+    await websocket.send_text(codec.encode(error).decode())
+    await websocket.close(CloseCode.UNAVAILABLE if is_passing else CloseCode.FORBIDDEN)
 
 
 class _Uvicorn(uvicorn.Server):

@@ -54,6 +54,9 @@ class Settings:
     messages_burst: int = 600
     presence_per_s: float = 60.0
     max_members: int = 500
+    max_connections: int = 2_000
+    max_rooms: int = 1_000
+    room_bytes: int = 16 * 1024 * 1024
 
     max_asset_bytes: int = 256 * 1024 * 1024
     max_streams: int = 8

@@ -14,7 +14,7 @@ from server.background import Background
 from server.broker import Broker
 from server.log import Log
 from server.presence import PresenceBoard
-from server.room import Room
+from server.room import MAX_BYTES, Room
 
 SWEEP_S = 0.5
 
@@ -65,6 +65,7 @@ class Hub:
         snapshot_events: int,
         blip_s: float,
         idle_room_s: float,
+        room_bytes: int = MAX_BYTES,
     ) -> None:
         self._log = log
         self._broker = broker
@@ -73,6 +74,7 @@ class Hub:
         self._snapshot_events = snapshot_events
         self._blip_s = blip_s
         self._idle_room_s = idle_room_s
+        self._room_bytes = room_bytes
         self._hosted: dict[str, Hosted] = {}
         self._seats: dict[tuple[str, str, str], Seat] = {}
         self.connections: dict[int, Seat] = {}
@@ -80,6 +82,9 @@ class Hub:
 
     def __len__(self) -> int:
         return len(self._hosted)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._hosted
 
     def rooms(self) -> Iterator[Hosted]:
         """The loaded rooms."""
@@ -110,7 +115,14 @@ class Hub:
             hosted.idle_since = self._clock()
 
     async def _host(self, name: str) -> Hosted:
-        room = Room(name, self._log, self._broker, self._background, self._snapshot_events)
+        room = Room(
+            name,
+            self._log,
+            self._broker,
+            self._background,
+            self._snapshot_events,
+            self._room_bytes,
+        )
         worker = self._background.spawn(room.run(), f"room {name}")
         hosted = Hosted(room, PresenceBoard(self._blip_s), worker)
         # Registered before the first await, so that two who come at once get the same room.

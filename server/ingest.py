@@ -107,7 +107,7 @@ class Ingest:
             known = await hosted.room.between(lambda state: len(state.assets))
         except OpRefused as error:
             raise Refused(error.code, error.message) from None
-        if known >= self._room_assets:
+        if known >= self._room_assets or hosted.room.is_full:
             raise Refused(ErrorCode.ROOM_FULL, f"the room has {known} assets")
 
     async def _go_on(self, hosted: Hosted, by: Actor, asset: str) -> Upload:

@@ -76,7 +76,7 @@ class Log(Protocol):
     """
 
     async def head(self, room: str) -> Head:
-        """Return the end of the log; a new room gets its epoch here."""
+        """Return the end of the log; a room in which nothing happened yet leaves no trace."""
         ...
 
     async def append(self, room: str, drafts: Sequence[Draft]) -> list[Appended]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -21,17 +22,17 @@ class SqliteLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._secret = secrets.token_hex(16)
 
     async def head(self, room: str) -> Head:
         """See `Log.head`."""
         known = await self._database.read(lambda db: _head(db, room))
-        if known is not None:
-            return known
-        return await self._database.write(lambda db: _head(db, room) or _new_room(db, room))
+        return known if known is not None else self._beginning(room)
 
     async def append(self, room: str, drafts: Sequence[Draft]) -> list[Appended]:
         """See `Log.append`."""
-        return await self._database.write(lambda db: _append(db, room, drafts))
+        new = self._beginning(room)
+        return await self._database.write(lambda db: _append(db, room, drafts, new))
 
     async def find(self, room: str, acts: Iterable[Act]) -> dict[Act, Appended]:
         """See `Log.find`."""
@@ -43,7 +44,7 @@ class SqliteLog:
     async def since(self, room: str, epoch: str, seq: int, limit: int) -> History | Gap:
         """See `Log.since`."""
         return await self._database.read(
-            lambda db: _since(db, room, epoch, seq, limit, max_bytes=None)
+            lambda db: _since(db, room, epoch, seq, limit, None, self._beginning(room))
         )
 
     async def page(
@@ -51,7 +52,7 @@ class SqliteLog:
     ) -> History | Gap:
         """See `Log.page`."""
         return await self._database.read(
-            lambda db: _since(db, room, epoch, seq, max_events, max_bytes=max_bytes)
+            lambda db: _since(db, room, epoch, seq, max_events, max_bytes, self._beginning(room))
         )
 
     async def snapshot(self, room: str) -> Snapshot | None:
@@ -76,20 +77,26 @@ class SqliteLog:
         """See `Log.close`."""
         await self._database.close()
 
+    def _beginning(self, room: str) -> Head:
+        """Where a room begins: its epoch holds for this process, until its first event keeps it.
+
+        So whoever only looks into rooms, however many, leaves nothing behind.
+        """
+        return Head(hashlib.sha256(f"{self._secret}:{room}".encode()).hexdigest()[:16], 0)
+
 
 def _head(db: sqlite3.Connection, room: str) -> Head | None:
     row = db.execute("SELECT epoch, head FROM rooms WHERE room = ?", (room,)).fetchone()
     return None if row is None else Head(*row)
 
 
-def _new_room(db: sqlite3.Connection, room: str) -> Head:
-    head = Head(secrets.token_hex(8), 0)
-    db.execute("INSERT INTO rooms VALUES (?, ?, 0)", (room, head.epoch))
-    return head
-
-
-def _append(db: sqlite3.Connection, room: str, drafts: Sequence[Draft]) -> list[Appended]:
-    head = _head(db, room) or _new_room(db, room)
+def _append(
+    db: sqlite3.Connection, room: str, drafts: Sequence[Draft], new: Head
+) -> list[Appended]:
+    head = _head(db, room)
+    if head is None:
+        head = new
+        db.execute("INSERT INTO rooms VALUES (?, ?, 0)", (room, head.epoch))
     seq = head.seq
     appended: list[Appended] = []
     for draft in drafts:
@@ -122,14 +129,18 @@ def _find(db: sqlite3.Connection, room: str, acts: list[Act]) -> dict[Act, Appen
 
 
 def _since(
-    db: sqlite3.Connection, room: str, epoch: str, seq: int, limit: int, max_bytes: int | None
+    db: sqlite3.Connection,
+    room: str,
+    epoch: str,
+    seq: int,
+    limit: int,
+    max_bytes: int | None,
+    new: Head,
 ) -> History | Gap:
     # One transaction, so that head and events are of the same moment.
     db.execute("BEGIN")
     try:
-        head = _head(db, room)
-        if head is None:
-            return Gap(Head("", 0))
+        head = _head(db, room) or new
         too_many = max_bytes is None and head.seq - seq > limit
         if head.epoch != epoch or seq > head.seq or too_many:
             return Gap(head)

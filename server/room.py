@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import msgspec
 import structlog
 
 from protocol import codec
@@ -35,6 +36,8 @@ MAX_WAITING = 2_000
 MAX_BATCH = 256
 PAGE_EVENTS = 1_000
 PAGE_BYTES = 4 * 1024 * 1024
+# What a snapshot may have before people's acts are refused; each who joins is sent all of it.
+MAX_BYTES = 16 * 1024 * 1024
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 2.0
 
@@ -79,7 +82,13 @@ class Room:
     """One room of this process; `run` must be running for anything to happen."""
 
     def __init__(
-        self, name: str, log: Log, broker: Broker, background: Background, snapshot_events: int
+        self,
+        name: str,
+        log: Log,
+        broker: Broker,
+        background: Background,
+        snapshot_events: int,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self.name = name
         self.members: dict[int, Member] = {}
@@ -88,6 +97,7 @@ class Room:
         self._broker = broker
         self._background = background
         self._snapshot_events = snapshot_events
+        self._max_bytes = max_bytes
         self._snapshot_seq = 0
         self._snapshot_bytes = 0
         self._tail_bytes = 0
@@ -178,6 +188,11 @@ class Room:
         for number, member in list(self.members.items()):
             if number != but:
                 member.show(key, frame)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether people's acts are refused because the room has become too large."""
+        return self._snapshot_bytes >= self._max_bytes
 
     @property
     def waiting(self) -> int:
@@ -279,6 +294,8 @@ class Room:
                 answers.append((each, _repeated(each, first)))
                 continue
             try:
+                if each.participant and self.is_full:
+                    raise OpRefused("the room has no place for more", code=ErrorCode.ROOM_FULL)
                 event = each.make(state)
             except OpRefused as refusal:
                 answers.append((each, refusal))
@@ -301,6 +318,7 @@ class Room:
         # A snapshot costs the room's size, so it waits until as much was said since the last:
         # then all of them together cost no more than the events do.
         is_due = state.seq - self._snapshot_seq >= self._snapshot_events
+        is_due |= self._tail_bytes >= self._max_bytes // 4
         if is_due and self._tail_bytes >= self._snapshot_bytes:
             self._snapshot_seq, self._tail_bytes = state.seq, 0
             self._background.spawn(self._keep_snapshot(), f"snapshot of {self.name}")
@@ -317,7 +335,8 @@ class Room:
         head = await self._log.head(self.name)
         snapshot = await self._log.snapshot(self.name)
         state = RoomState.from_snapshot(snapshot) if snapshot else RoomState(head.epoch)
-        self._snapshot_seq = state.seq
+        self._snapshot_seq, self._tail_bytes = state.seq, 0
+        self._snapshot_bytes = len(msgspec.msgpack.encode(snapshot)) if snapshot else 0
         while state.seq < head.seq:
             page = await self._log.page(
                 self.name, state.epoch, state.seq, max_events=PAGE_EVENTS, max_bytes=PAGE_BYTES
@@ -326,6 +345,7 @@ class Room:
                 raise LogUnavailable(f"the log of {self.name} has a gap after {state.seq}")
             for appended in page.events:
                 apply(state, appended.event)
+                self._tail_bytes += len(appended.frame)
         self._state = state
         self.head = Head(state.epoch, state.seq)
         return state

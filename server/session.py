@@ -119,6 +119,8 @@ class Participant:
         if house.is_draining():
             raise OpRefused("the server is about to stop", code=ErrorCode.DRAINING)
         identity = house.auth.admit(hello, self._room_name)
+        if self._room_name not in house.hub and len(house.hub) >= house.settings.max_rooms:
+            raise OpRefused("the server has no place for more rooms", code=ErrorCode.OVERLOADED)
         hosted = await house.hub.enter(self._room_name)
         return Place(
             self._number, self._room_name, identity, hosted, self._line, house, self._session

@@ -118,8 +118,18 @@ async def test_a_snapshot_and_the_tail_behind_it_are_the_whole_room(log):
 
 async def test_rooms_are_listed(log):
     await log.append("b", [draft("a")])
-    await log.head("a")
+    await log.append("a", [draft("a")])
     assert await log.rooms() == ["a", "b"]
+
+
+async def test_a_room_that_was_only_looked_into_leaves_no_trace(log):
+    """Anybody could fill the disk by asking for one new name after the other."""
+    head = await log.head("r")
+    assert await log.head("r") == head
+    assert await log.since("r", head.epoch, 0, 100) == History((), head)
+    assert await log.rooms() == []
+    (first,) = await log.append("r", [draft("a")])
+    assert (first.event.epoch, first.event.seq) == (head.epoch, 1)
 
 
 async def test_acts_are_found_by_name(log):

@@ -261,3 +261,24 @@ async def test_L62_who_sends_what_is_costly_to_read_delays_nobody(start):
     assert len([m for m in flooder.heard if m["type"] == "error"]) < 50
     flooding.cancel()
     await asyncio.gather(flooding, return_exceptions=True)
+
+
+async def test_one_connection_too_many_is_told_when_to_come_back(start):
+    server = await start(max_connections=2)
+    first = await server.join("Mei")
+    await server.join("Wu")
+    client = await server.open()
+    error = await client.hear("error")
+    assert (error["code"], error["fatal"]) == ("overloaded", True) and error["retry_after"] > 0
+    assert await client.closed() == 4450
+    assert (await first.comment("c1"))["type"] == "ack"
+
+
+async def test_one_room_too_many_is_refused_and_those_that_are_there_stay_open(start):
+    server = await start(max_rooms=1)
+    await server.join("Mei")
+    client = await server.open("another")
+    await client.say(type="hello", session="s" * 20, client="t")
+    assert (await client.hear("error"))["code"] == "overloaded"
+    assert await client.closed() == 4450
+    assert (await server.join("Wu")).welcome["room"] == "ward-7"

@@ -242,3 +242,27 @@ async def test_R29_a_damaged_log_is_told_to_each_until_it_is_mended(room, room_l
         assert (await comment(room, op_id)).code is ErrorCode.INTERNAL
     await database.write(damage("comment.add"))
     assert isinstance(await comment(room, "a"), Appended)
+
+
+async def test_a_room_that_became_too_large_takes_no_more_of_people_also_after_a_restart(
+    room_log, background
+):
+    """10,000 comments of 16,000 characters were 160 MB for each who joined."""
+
+    async def load() -> Room:
+        broker = MemoryBroker()
+        hosted = Room("ward-7", room_log, broker, background, 1_000, max_bytes=200_000)
+        await broker.subscribe("ward-7", hosted.receive, lambda name: None)
+        background.spawn(hosted.run(), "room")
+        return hosted
+
+    room = await load()
+    for number in range(100):
+        answer = await comment(room, f"o{number}", "x" * 10_000)
+        if not isinstance(answer, Appended):
+            break
+        await room.between(lambda state: None)
+    assert answer.code is ErrorCode.ROOM_FULL and 20 <= number < 50
+    await room.record(CommentAdded(at=1, actor=MEI, id="s", text="the server's own"))
+    again = await load()
+    assert (await comment(again, "late")).code is ErrorCode.ROOM_FULL

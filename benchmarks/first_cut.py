@@ -1,6 +1,6 @@
 """What a person waits for: start-up, first level, first observation, first token, tokens a second.
 
-    python benchmarks/first_cut.py [--rounds 3]
+    python -m benchmarks.first_cut [--rounds 3]
 
 Starts the product as a user does, on a free port of loopback and in a folder of its own, and
 prints one line a figure: the median and the spread of the rounds, each in a fresh room.
@@ -14,15 +14,12 @@ import os
 import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import consilium
 from protocol.events import AssetLevel, AssetObserved, AssetRead, TurnDelta, TurnDone

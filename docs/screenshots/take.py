@@ -1,4 +1,4 @@
-"""Take the screenshots of this folder: `python docs/screenshots/take.py` from the repository's root.
+"""Take the screenshots of this folder: `python -m docs.screenshots.take` from the root.
 
 Starts the product on a free port, lets two people work in two browsers, and photographs them.
 """
@@ -6,12 +6,8 @@ Starts the product on a free port, lets two people work in two browsers, and pho
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
 
 from playwright.async_api import async_playwright, expect
 
@@ -20,7 +16,7 @@ from tests.support.labsheet_render import photo, render_sheet
 from tests.support.page import Visitor
 from tests.support.product import Product
 
-FOLDER = ROOT / "docs" / "screenshots"
+FOLDER = Path(__file__).resolve().parent
 
 
 async def take(product: Product) -> None:

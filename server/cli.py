@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ app = typer.Typer(
 )
 app.add_typer(cli_models.app, name="models")
 say = Console(stderr=True, highlight=False)
+ROOM = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,63}")
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 @app.command()
@@ -52,6 +55,8 @@ def serve(
         )
     except BadSettings as error:
         _fail(str(error))
+    if (fault := _model_fault(settings.model, settings.models_cache)) is not None:
+        _fail(fault)
     run(settings)
 
 
@@ -114,15 +119,15 @@ def ask(
     for path in file or []:
         if not path.is_file():
             _fail(f"no file {path}")
-    # A token on the command line would stand in the process list.
-    room_token = token_file.read_text().strip() if token_file else os.environ.get("CONSILIUM_TOKEN")
+    if not ROOM.fullmatch(room):
+        _fail(f"{room!r} is no room: letters, digits and _ . : - only, 64 at most")
     asked = Question(
         url=f"{url.rstrip('/')}/v1/rooms/{room}",
         text=question,
         files=tuple(file or []),
         name=name,
         department=department,
-        token=room_token,
+        token=_read_token(token_file),
     )
     try:
         raise typer.Exit(asyncio.run(watch(asked)))
@@ -142,6 +147,31 @@ def doctor() -> None:
         is_well = is_well and finding.level != "fault"
     if not is_well:
         raise typer.Exit(1)
+
+
+def _model_fault(model: str, cache: Path | None) -> str | None:
+    """Say what is wrong with a model's name, before a port is opened for it."""
+    from engine.client import default_models_cache
+    from engine.embedded import TABLE, listed
+
+    if model in TABLE:
+        rows = listed(cache or default_models_cache(dict(os.environ)))
+        is_here = any(row.present for row in rows if row.name == model)
+        return None if is_here else f"{model} is not here yet: consilium models pull {model}"
+    if (Path(model) / "config.json").is_file() or HUB_ID.fullmatch(model):
+        return None
+    names = ", ".join(TABLE)
+    return f"no model folder {model}; embedded are {names}; a hub id is OWNER/NAME"
+
+
+def _read_token(token_file: Path | None) -> str | None:
+    # A token on the command line would stand in the process list.
+    if token_file is None:
+        return os.environ.get("CONSILIUM_TOKEN")
+    try:
+        return token_file.read_text().strip()
+    except OSError as error:
+        _fail(f"{token_file}: {error.strerror}")
 
 
 def _fail(message: str) -> NoReturn:

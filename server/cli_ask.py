@@ -13,12 +13,14 @@ from rich.text import Text
 
 from protocol.client import connect
 from protocol.consultation import Consultation, TurnHandle
-from protocol.errors import ErrorCode
-from protocol.joining import AnswerFailed, ConsultationError, UploadFailed
+from protocol.errors import CloseCode, ErrorCode
+from protocol.joining import AnswerFailed, ConsultationError, Disconnected, UploadFailed
 from protocol.shapes import LabRow
 from protocol.state import AssetState, TurnState
 
 REFRESH_PER_S = 10
+# A connection that was cut, or never came to be.
+ABNORMAL = 1006
 FLAG_STYLE = {"low": "bold yellow", "high": "bold red", "abnormal": "bold red", "unknown": "dim"}
 FLAG_TEXT = {"low": "↓ low", "high": "↑ high", "abnormal": "! abnormal", "unknown": "? unclear"}
 SPAN_STYLE = {"out_of_range": "bold red", "number": "cyan", "unit": "cyan", "entity": "green"}
@@ -36,7 +38,7 @@ class Question:
     token: str | None
 
 
-async def watch(question: Question, *, open_timeout_s: float = 10.0) -> int:
+async def watch(question: Question, *, open_timeout_s: float = 5.0) -> int:
     """Ask and show the answer as it comes; returns the command's exit status."""
     errors = Console(stderr=True, highlight=False)
     try:
@@ -52,14 +54,28 @@ async def watch(question: Question, *, open_timeout_s: float = 10.0) -> int:
         errors.print(f"[red]✗[/] upload: {error}")
     except AnswerFailed as error:
         errors.print(f"[red]✗[/] answer: {error}")
+    except Disconnected as error:
+        errors.print(f"[red]✗[/] {error}{_advice(error.close_code, question)}")
     except (ConsultationError, OSError, ValueError) as error:
         errors.print(f"[red]✗[/] {error}")
     return 1
 
 
+def _advice(close_code: int, question: Question) -> str:
+    """What to type after a room could not be joined."""
+    if close_code == CloseCode.UNAUTHENTICATED:
+        return "; this server asks for a room token: --token-file FILE or CONSILIUM_TOKEN"
+    if close_code == ABNORMAL:
+        return f"; is Consilium running at {question.url}? (--url)"
+    return ""
+
+
 async def _ask(room: Consultation, question: Question) -> int:
     screen = Screen(room)
     console = Console()
+    asides = Console(stderr=True, highlight=False)
+    for notice in room.welcome.notices:
+        asides.print(f"[yellow]•[/] {notice}")
     live = Live(
         get_renderable=screen.render,
         console=console,
@@ -73,6 +89,8 @@ async def _ask(room: Consultation, question: Question) -> int:
             asset = await room.upload(path, progress=screen.progress_of(path.name))
             screen.assets.append(asset)
             await _seen(room, asset)
+            if not console.is_terminal:
+                asides.print(_picture(room.state.assets[asset]))
         screen.turn = await room.ask(question.text, assets=screen.assets)
         async for piece in screen.turn:
             # Without a terminal the words are written as they come, for a pipe.
@@ -82,6 +100,8 @@ async def _ask(room: Consultation, question: Question) -> int:
         end = await screen.turn.done()
     # The live display is gone when it ends; what it showed last stays as plain output.
     console.print(screen.render() if console.is_terminal else "")
+    if not console.is_terminal and end.finish == "length":
+        asides.print("(the answer reached its length limit)")
     return 0 if end.status == "done" else 1
 
 
@@ -157,6 +177,8 @@ def _answer(turn: TurnState) -> Text:
         text.append(" …" if turn.text else "thinking …", style="dim")
     elif turn.status != "done":
         text.append(f" [{turn.status}] {turn.message}", style="red")
+    elif turn.finish == "length":
+        text.append("\n(the answer reached its length limit)", style="dim")
     elif turn.sight == "text":
         text.append("\n(the model read the text of the pictures, not their pixels)", style="dim")
     return text

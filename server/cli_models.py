@@ -38,14 +38,14 @@ Cache = Annotated[
 @app.command("list")
 def list_models(cache: Cache = None) -> None:
     """Show each embedded model, whether it is here, and its licence."""
+    console = Console()
     table = Table("model", "role", "here", "size", "licence")
-    table.add_column("folder", overflow="fold")
     for row in listed(_cache(cache)):
         size = f"{row.bytes / 1e6:,.0f} MB" if row.present else "—"
-        table.add_row(
-            row.name, row.role, "yes" if row.present else "no", size, row.licence, row.folder
-        )
-    Console().print(table)
+        table.add_row(row.name, row.role, "yes" if row.present else "no", size, row.licence)
+    console.print(table)
+    # Outside the table, where a narrow terminal does not break it in pieces.
+    console.print(f"in {_cache(cache)}", soft_wrap=True, highlight=False)
 
 
 @app.command("pull")

@@ -75,6 +75,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
             raise BadSettings(f"the secret needs {MIN_SECRET_BYTES} bytes or more")
+        if self.engine_dtype not in ("bf16", "fp32"):
+            raise BadSettings(f"engine_dtype is bf16 or fp32, not {self.engine_dtype!r}")
         if self.secret is None and not is_loopback(self.host):
             raise BadSettings(
                 f"{self.host} is reachable from other machines: set {_PREFIX}SECRET_FILE "

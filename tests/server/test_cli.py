@@ -64,3 +64,33 @@ def test_ask_names_the_file_that_is_not_there(run):
     result = run(app, ["ask", "what?", "--file", "/no/such.png"])
     assert result.exit_code == 2
     assert "/no/such.png" in result.output
+
+
+@pytest.mark.parametrize("model", ["/models/none", "./none", "nope", "a/b/c"])
+def test_serve_refuses_a_model_that_is_not_there_before_it_listens(run, tmp_path, model):
+    result = run(app, ["serve", "--model", model, "--port", "0", "--folder", str(tmp_path)])
+    assert result.exit_code == 2
+    assert model in result.output and "smollm2-135m" in result.output
+
+
+def test_serve_says_how_to_fetch_an_embedded_model(run, tmp_path):
+    env = {"CONSILIUM_MODELS": str(tmp_path)}
+    result = run(app, ["serve", "--port", "0", "--folder", str(tmp_path)], env=env)
+    assert result.exit_code == 2
+    assert "consilium models pull smollm2-135m" in result.output
+
+
+def test_serve_refuses_a_number_format_that_is_none(run):
+    result = run(app, ["serve", "--dtype", "fp8", "--port", "0"])
+    assert result.exit_code == 2
+    assert "fp8" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--token-file", "/no/token"], "/no/token"), (["--room", "a/b"], "a/b")],
+)
+def test_ask_says_in_one_line_what_cannot_be(run, options, said):
+    result = run(app, ["ask", "hi", *options])
+    assert result.exit_code == 2
+    assert said in result.output and "Traceback" not in result.output

@@ -79,4 +79,12 @@ def test_an_answer_says_how_it_stands(screen, fields, said):
 async def test_a_server_that_is_not_there_is_one_line_and_a_status(capsys):
     asked = Question("ws://127.0.0.1:9/v1/rooms/r", "what?", (), "Wu", "", None)
     assert await watch(asked, open_timeout_s=1.0) == 1
-    assert capsys.readouterr().err.count("\n") <= 2
+    said = capsys.readouterr().err
+    assert "is Consilium running at ws://127.0.0.1:9" in said.replace("\n", " ")
+
+
+async def test_a_server_that_wants_a_token_says_how_to_give_one(start, capsys):
+    server = await start(secret="a-secret-of-at-least-thirty-two-bytes!")
+    asked = Question(f"ws://127.0.0.1:{server.port}/v1/rooms/r", "what?", (), "Wu", "", None)
+    assert await watch(asked) == 1
+    assert "--token-file" in capsys.readouterr().err

@@ -56,16 +56,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-index", required=True)
     arguments = parser.parse_args()
-    print(
-        "Installing Consilium: pip, torch, then everything else (about 3 GB on disk) …", flush=True
-    )
-    install = [*PIP, "install", "--progress-bar", "on" if sys.stdout.isatty() else "off"]
-    # `--group`, used for the tests' tools, came with pip 25.1.
-    subprocess.run([*install, "--quiet", "--upgrade", "pip>=25.1"], check=True)
-    torch = [*install, "--quiet", *torch_source(arguments.torch_index), torch_requirement()]
-    subprocess.run(torch, check=True)
-    everything = [*install, "--quiet", "--editable", f"{ROOT}[server,engine]"]
-    subprocess.run(everything, check=True)
+    # pip's own bars where somebody watches; elsewhere one line a step.
+    install = [*PIP, "install", *([] if sys.stdout.isatty() else ["--quiet"])]
+    torch = [*torch_source(arguments.torch_index), torch_requirement()]
+    steps = {
+        # `--group`, used for the tests' tools, came with pip 25.1.
+        "pip": ["--quiet", "--upgrade", "pip>=25.1"],
+        "torch (about 200 MB)": torch,
+        "everything else (about 3 GB on disk with torch)": [
+            "--editable",
+            f"{ROOT}[server,engine]",
+        ],
+    }
+    for number, (name, wanted) in enumerate(steps.items(), start=1):
+        print(f"Installing {number}/{len(steps)}: {name} …", flush=True)
+        subprocess.run([*install, *wanted], check=True)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,11 @@ def serve(
         _fail(str(error))
     if (fault := _model_fault(settings.model, settings.models_cache)) is not None:
         _fail(fault)
+    if settings.port:
+        say.print(
+            f"Open http://{settings.host}:{settings.port} (the model is ready in a few seconds; "
+            "Ctrl-C stops)"
+        )
     run(settings)
 
 

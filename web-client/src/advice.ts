@@ -30,12 +30,20 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   decoder_lost: "Add the file again.",
   turn_interrupted: "Ask again.",
   context_full: "Shorten the question, or start a new room.",
-  language_unsupported: "Ask in English, or have another model set up.",
+  language_unsupported: 
+    "The loaded model answers English only. Ask in English, or ask your administrator for another model.",
   engine_lost: "The model restarts. Ask again in a moment.",
   internal: "Try again; if it stays, tell whoever runs this server.",
 };
 
 export const adviceFor = (code: ErrorCode): string => ADVICE[code] ?? "";
+
+/** A server's message as a sentence: capital first, full stop last. */
+export function sentence(message: string): string {
+  const [first = "", ...rest] = message.trim();
+  const text = first.toUpperCase() + rest.join("");
+  return text === "" || /[.!?。！？]$/u.test(text) ? text : `${text}.`;
+}
 
 /** Why a room closed to this page for good, by the close code. */
 export function endWords(code: number): string {

@@ -1,6 +1,6 @@
 /** A room on the screen: what is received becomes visible, what a person does is sent. */
 
-import { adviceFor, endWords } from "./advice";
+import { adviceFor, endWords, sentence } from "./advice";
 import { Connection, type Phase, type PhaseDetail, type Surroundings } from "./connection";
 import { newId, type Memory } from "./identity";
 import type { Act } from "./protocol/outbox";
@@ -149,7 +149,7 @@ export class RoomPage {
         if (output.error.fatal || this.uploads.receiveError(output.error)) return;
         // A turn that ended by itself before the interrupt came is what was wanted.
         if (output.error.code !== "turn_unknown")
-          this.tell(output.error.message, output.error.code);
+          this.tell(sentence(output.error.message), output.error.code);
         return;
       case "send":
       case "restart":
@@ -198,7 +198,7 @@ export class RoomPage {
   private tellFailure(asset: string | null, name: string, code: ErrorCode, message: string): void {
     if (asset !== null && this.failuresTold.has(asset)) return;
     if (asset !== null) this.failuresTold.add(asset);
-    this.tell(`${name}: ${message}`, code);
+    this.tell(`${name}: ${sentence(message)}`, code);
   }
 
   private refused({ act, code, message }: Extract<Output, { do: "refused" }>): void {
@@ -220,7 +220,7 @@ export class RoomPage {
     }
     if (act.type === "ask") this.composer.giveBack(act.text);
     if (op?.type === "comment.add") this.composer.giveBack(op.text);
-    this.tell(message, code);
+    this.tell(sentence(message), code);
   }
 
   private ask(text: string, interrupts: string | null): boolean {

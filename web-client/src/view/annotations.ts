@@ -4,6 +4,7 @@ import type { Mark } from "../protocol/room";
 import type { Shape } from "../protocol/types.gen";
 import { KeyedChildren, element, setAttributes, setText, svgElement } from "./dom";
 import { CORNERS, bounds, cornerOf, grown, path } from "./geometry";
+import { placeOfName } from "./names";
 import type { Viewer } from "./viewer";
 import type { Box } from "./viewport";
 
@@ -19,11 +20,6 @@ const FINGER_HANDLE_PX = 20;
 const SPOT_MARGIN_PX = 4;
 /** The model's boxes hug the ink of what was read; a line that close would cover it. */
 const MODEL_MARGIN_PX = 2;
-/** What a name takes: its line, the width it needs beside a mark, and its width cut short. */
-const LABEL_PX = 24;
-const BESIDE_PX = 150;
-const SHORT_PX = 34;
-const MAX_LABEL_PX = 240;
 
 export class AnnotationLayer {
   selected: string | null = null;
@@ -160,23 +156,16 @@ export class AnnotationLayer {
     this.drawHandles(this.handlePx / viewport.scale);
   }
 
-  /** Beside a flat box, so that the line above a row of text stays readable; above any other. */
   private placeName(name: HTMLElement, shape: Shape, isSelected: boolean): void {
     const box = bounds(shape);
     const rise = shape.type === "point" ? this.pointRadius() : 0;
-    const { x: left, y: top } = this.viewer.place({ x: box.x, y: box.y - rise });
+    const { x, y } = this.viewer.place({ x: box.x, y: box.y - rise });
     const end = this.viewer.place({ x: box.x + box.width, y: box.y + box.height + rise });
-    const beside = this.viewer.width - end.x;
-    const isFlat = box.width > 3 * box.height && box.height > 0;
-    const isShort = isFlat && !isSelected && beside < BESIDE_PX;
-    name.classList.toggle("short", isShort);
-    const isBeside = isFlat && (isShort || beside >= BESIDE_PX);
-    name.style.maxWidth = isBeside && !isShort ? `${Math.min(beside - 8, MAX_LABEL_PX)}px` : "";
-    if (isBeside) {
-      const x = Math.min(end.x + 4, this.viewer.width - SHORT_PX);
-      name.style.transform = `translate(${x}px, ${(top + end.y) / 2}px) translateY(-50%)`;
-    } else if (top < LABEL_PX) name.style.transform = `translate(${left}px, ${end.y + 3}px)`;
-    else name.style.transform = `translate(${left}px, ${top - 3}px) translateY(-100%)`;
+    const shown = { x, y, width: end.x - x, height: end.y - y };
+    const at = placeOfName(shown, this.viewer.window, isSelected);
+    name.classList.toggle("short", at.isShort);
+    name.style.maxWidth = at.isShort ? "" : `${at.maxWidth}px`;
+    name.style.transform = `translate(${at.x}px, ${at.y}px)`;
   }
 
   private drawHandles(size: number): void {

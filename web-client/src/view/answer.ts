@@ -9,11 +9,15 @@ export interface Part {
   readonly link: SpanLink | null;
 }
 
+/** Between a value and its unit there is at most this many characters. */
+const UNIT_GAP = 1;
+
 /** Offsets are in code points, as on the wire; JavaScript's strings count UTF-16 units. */
 export function parts(text: string, spans: readonly Span[], links: readonly SpanLink[]): Part[] {
   const points = [...text];
+  const shown = spans.filter((span) => isRead(span, spans, links));
   const cuts = new Set([0, points.length]);
-  for (const { start, end } of [...spans, ...links]) {
+  for (const { start, end } of [...shown, ...links]) {
     cuts.add(clamp(start, points.length));
     cuts.add(clamp(end, points.length));
   }
@@ -22,10 +26,27 @@ export function parts(text: string, spans: readonly Span[], links: readonly Span
     const end = sorted[index + 1]!;
     const over = (range: { start: number; end: number }): boolean =>
       range.start <= start && range.end >= end;
-    const kinds = spans.filter(over).map(({ kind }) => kind);
+    const kinds = shown.filter(over).map(({ kind }) => kind);
     const kind = kinds.includes("out_of_range") ? "out_of_range" : (kinds[0] ?? null);
     return { text: points.slice(start, end).join(""), kind, link: links.find(over) ?? null };
   });
+}
+
+/**
+ * Whether a part may look like something that was read. A number that no row stands behind may be
+ * invented: it looks like any other word. A unit counts with the number that it follows.
+ */
+function isRead(span: Span, spans: readonly Span[], links: readonly SpanLink[]): boolean {
+  const isLinked = links.some(({ start, end }) => start < span.end && end > span.start);
+  if (isLinked || span.kind === "out_of_range" || span.kind === "entity") return true;
+  if (span.kind === "number") return false;
+  const number = spans.find(
+    ({ kind, end }) =>
+      (kind === "number" || kind === "out_of_range") &&
+      end <= span.start &&
+      span.start - end <= UNIT_GAP,
+  );
+  return number !== undefined && isRead(number, spans, links);
 }
 
 const clamp = (offset: number, length: number): number => Math.min(Math.max(offset, 0), length);

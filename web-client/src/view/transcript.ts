@@ -3,6 +3,7 @@
 import type { Act } from "../protocol/outbox";
 import type { Comment, RoomState, Turn } from "../protocol/room";
 import type { Actor, SpanLink } from "../protocol/types.gen";
+import { adviceFor, sentence } from "../advice";
 import { KeyedChildren, element, setAttributes, setText } from "./dom";
 import { linkOf, parts, renderParts } from "./answer";
 
@@ -13,7 +14,7 @@ export interface TranscriptNews {
 }
 
 type Entry =
-  | { is: "turn"; turn: Turn; pictures: string }
+  | { is: "turn"; turn: Turn; missing: string; sight: string }
   | { is: "comment"; comment: Comment }
   | { is: "waiting"; act: Act };
 
@@ -96,15 +97,16 @@ export class Transcript {
   }
 
   private turnEntry(key: string, turn: Turn, room: RoomState): Entry {
-    const pictures = turn.missing.map((id) => room.assets.get(id)?.name ?? id).join(", ");
-    return this.keep(key, { is: "turn", turn, pictures });
+    const missing = turn.missing.map((id) => room.assets.get(id)?.name ?? id).join(", ");
+    return this.keep(key, { is: "turn", turn, missing, sight: sightText(turn, room) });
   }
 
   /** Hand back the entry drawn before when nothing in it changed, so that it is not drawn again. */
   private keep(key: string, entry: Entry): Entry {
     const before = this.known.get(key);
     if (before?.is === "turn" && entry.is === "turn") {
-      if (before.turn === entry.turn && before.pictures === entry.pictures) return before;
+      const isSame = before.missing === entry.missing && before.sight === entry.sight;
+      if (before.turn === entry.turn && isSame) return before;
     }
     if (before?.is === "comment" && entry.is === "comment") {
       if (before.comment === entry.comment) return before;
@@ -139,6 +141,7 @@ function newEntry(key: string): HTMLElement {
       element("p", { class: "byline" }, element("b", {}, "Model"), element("span"), element("i")),
       element("p", { class: "answer", "data-testid": "turn-answer" }),
       element("p", { class: "remark" }),
+      element("p", { class: "origin", "data-testid": "answer-origin" }),
     ),
   );
 }
@@ -150,7 +153,7 @@ function drawEntry(item: HTMLElement, entry: Entry): void {
     setAttributes(item, { "data-status": "saved", "data-comment": comment.id });
     drawByline(item, comment.by, clock(comment.at));
     setText(item.querySelector(".said")!, comment.text);
-  } else drawTurn(item, entry.turn, entry.pictures);
+  } else drawTurn(item, entry);
 }
 
 function drawWaiting(item: HTMLElement, act: Act): void {
@@ -164,7 +167,10 @@ function drawWaiting(item: HTMLElement, act: Act): void {
   } else if (act.op.type === "comment.add") setText(item.querySelector(".said")!, act.op.text);
 }
 
-function drawTurn(item: HTMLElement, turn: Turn, missing: string): void {
+function drawTurn(
+  item: HTMLElement,
+  { turn, missing, sight: seen }: Extract<Entry, { is: "turn" }>,
+): void {
   setAttributes(item, {
     "data-turn": turn.turn,
     "data-status": turn.status,
@@ -174,15 +180,28 @@ function drawTurn(item: HTMLElement, turn: Turn, missing: string): void {
   setText(item.querySelector(".question")!, turn.question);
   setAttributes(item.querySelector(".reply")!, { hidden: false });
   const [, sight, state] = item.querySelector(".reply > .byline")!.children;
-  setText(sight!, sightText(turn));
+  setText(sight!, seen);
   setText(state!, stateText(turn));
   renderParts(item.querySelector(".answer")!, parts(turn.text, turn.spans, turn.links));
   const remarks = [
     missing === "" ? "" : `Not read in time, so not part of the answer: ${missing}.`,
-    turn.status === "failed" ? turn.message : "",
+    turn.status === "failed" ? failureText(turn) : "",
     turn.finish === "length" ? "The answer reached its length limit." : "",
   ];
   setText(item.querySelector(".remark")!, remarks.filter(Boolean).join(" "));
+  setText(item.querySelector(".origin")!, originText(turn));
+}
+
+/** Stays under each answer: fluent words are easily taken for checked ones. */
+function originText(turn: Turn): string {
+  if (turn.text === "") return "";
+  const writer = turn.model === "" ? "the model" : `the model ${turn.model}`;
+  const check = turn.sight === "none" ? "check it before you use it" : "check it against the sheet";
+  return `Written by ${writer}; ${check}.`;
+}
+
+function failureText({ message, code }: Turn): string {
+  return [sentence(message), code === null ? "" : adviceFor(code)].filter(Boolean).join(" ");
 }
 
 function drawByline(item: HTMLElement, by: Actor, when: string): void {
@@ -192,9 +211,14 @@ function drawByline(item: HTMLElement, by: Actor, when: string): void {
   setText(time!, when);
 }
 
-function sightText(turn: Turn): string {
+function sightText(turn: Turn, room: RoomState): string {
   if (turn.sight === "pixels") return "saw the pictures";
-  return turn.sight === "text" ? "knows the pictures' text only" : "";
+  if (turn.sight !== "text") return "";
+  const given = [...room.assets.values()].filter(
+    ({ asset }) => turn.assets.length === 0 || turn.assets.includes(asset),
+  );
+  if (given.some(({ rows }) => rows.length > 0)) return "knows the pictures' text only";
+  return given.length > 1 ? "cannot see these pictures" : "cannot see this picture";
 }
 
 function stateText(turn: Turn): string {

@@ -17,7 +17,9 @@ export class Viewer {
   size: Size | null = null;
   asset: string | null = null;
 
-  private window: Size;
+  /** The size of the window onto the picture, in CSS px. */
+  window: Size;
+
   private isFitted = true;
   private readonly picture: Picture;
   private readonly watchers: (() => void)[] = [];
@@ -80,11 +82,6 @@ export class Viewer {
     const { left, top } = this.root.getBoundingClientRect();
     const { clientLeft, clientTop } = this.root;
     return { x: event.clientX - left - clientLeft, y: event.clientY - top - clientTop };
-  }
-
-  /** Of the window, in CSS px. */
-  get width(): number {
-    return this.window.width;
   }
 
   place(point: Place): Place {

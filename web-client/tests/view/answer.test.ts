@@ -33,8 +33,42 @@ describe("the parts of an answer", () => {
 
   test("a span that reaches beyond the delivered text is cut off there", () => {
     expect(
-      parts("abc", [{ start: 2, end: 9, kind: "number" }], []).map(({ text }) => text),
+      parts("abc", [{ start: 2, end: 9, kind: "entity" }], []).map(({ text }) => text),
     ).toEqual(["ab", "c"]);
+  });
+
+  test("a number that no row stands behind, and its unit, look like any other word", () => {
+    const name = { start: 0, end: 3, asset: "a", observation: "o", box };
+    const cut = parts(
+      "CRP 12 mg/L",
+      [
+        { start: 0, end: 3, kind: "entity" },
+        { start: 4, end: 6, kind: "number" },
+        { start: 7, end: 11, kind: "unit" },
+      ],
+      [name],
+    );
+    expect(cut.map(({ text, kind, link }) => [text, kind, link !== null])).toEqual([
+      ["CRP", "entity", true],
+      [" 12 mg/L", null, false],
+    ]);
+  });
+
+  test("the unit behind a linked number looks as read as the number", () => {
+    const value = { start: 0, end: 3, asset: "a", observation: "o", box };
+    const cut = parts(
+      "4.1 mmol/l",
+      [
+        { start: 0, end: 3, kind: "number" },
+        { start: 4, end: 10, kind: "unit" },
+      ],
+      [value],
+    );
+    expect(cut.map(({ text, kind }) => [text, kind])).toEqual([
+      ["4.1", "number"],
+      [" ", null],
+      ["mmol/l", "unit"],
+    ]);
   });
 
   test("no text has no parts", () => {

@@ -83,18 +83,16 @@ class Ingest:
             size=message.size,
             sha256=message.sha256,
         )
+        return await self._begin(claim)
+
+    async def _begin(self, claim: Claim) -> Upload:
         upload = self._upload(claim)
-        await upload.prepare()
-        opened = AssetOpened(
-            at=self._now_ms(),
-            actor=by,
-            op_id=f"opened:{claim.asset}",
-            asset=claim.asset,
-            name=claim.name,
-            kind=message.kind,
-            size=claim.size,
-        )
-        self._background.spawn(self._run(upload, opened), f"upload {claim.asset}")
+        try:
+            await upload.prepare()
+        except BaseException:
+            del self._uploads[claim.asset]
+            raise
+        self._background.spawn(self._run(upload), f"upload {claim.asset}")
         return upload
 
     async def _check_space(self, hosted: Hosted) -> None:
@@ -114,12 +112,13 @@ class Ingest:
         upload = self._uploads.get(asset)
         if upload is None:
             claim = await self._disk.do(lambda: self._read_claim(asset))
-            if claim is not None and asset not in self._uploads:
-                upload = self._upload(claim)
-                await upload.prepare()
-                self._background.spawn(self._run(upload, None), f"upload {asset}")
-        if upload is None or upload.claim.room != hosted.room.name or upload.claim.by.id != by.id:
+            # A server that was killed may have left the claim of an asset that has its end.
+            if claim is not None and _is_of(claim, hosted, by) and await _is_open(hosted, asset):
+                upload = self._uploads.get(asset) or await self._begin(claim)
+        if upload is None or not _is_of(upload.claim, hosted, by):
             raise Refused(ErrorCode.ASSET_UNKNOWN, "no such upload of yours is open here")
+        # Another socket may have begun with it a moment ago, and its offset is not known before.
+        await upload.prepare()
         return upload
 
     def _upload(self, claim: Claim) -> Upload:
@@ -135,15 +134,23 @@ class Ingest:
         except (OSError, ValueError, msgspec.DecodeError):
             return None
 
-    async def _run(self, upload: Upload, opened: AssetOpened | None) -> None:
+    async def _run(self, upload: Upload) -> None:
         """Bring one upload to its end, with its room loaded all the while."""
         claim = upload.claim
+        # Of an upload that is gone on with the log may have it already, and then drops it.
+        opened = AssetOpened(
+            at=self._now_ms(),
+            actor=claim.by,
+            op_id=f"opened:{claim.asset}",
+            asset=claim.asset,
+            name=claim.name,
+            size=claim.size,
+        )
         hosted = await self._hub.enter(claim.room)
         try:
             # Recorded while the bytes already come: the first picture need not wait for it.
             async with asyncio.TaskGroup() as tasks:
-                if opened is not None:
-                    tasks.create_task(hosted.room.record(opened))
+                tasks.create_task(hosted.room.record(opened))
                 outcome = await self._outcome(upload)
             await self._finish(hosted, upload, outcome)
         finally:
@@ -222,8 +229,23 @@ class Ingest:
         code: ErrorCode | None = None,
         message: str = "",
     ) -> None:
+        # Whoever hears of the end may begin the next at once, and has a place for it.
+        self._uploads.pop(upload.claim.asset, None)
         if upload.peer is not None:
             upload.peer.ended(sha256, code, message)
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
+
+
+def _is_of(claim: Claim, hosted: Hosted, by: Actor) -> bool:
+    return claim.room == hosted.room.name and claim.by.id == by.id
+
+
+async def _is_open(hosted: Hosted, asset: str) -> bool:
+    """Whether the asset has no end in the room, if the room knows of it."""
+    try:
+        known = await hosted.room.between(lambda state: state.assets.get(asset))
+    except OpRefused as error:
+        raise Refused(error.code, error.message) from None
+    return known is None or known.status == "open"

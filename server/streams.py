@@ -135,7 +135,10 @@ class Streams:
     def chunk(self, frame: MediaFrame) -> None:
         """Take bytes that the session found to be within their credit."""
         stream = self._streams.get(frame.stream)
-        if stream is not None and stream.upload is not None:
+        if stream is not None and stream.is_finished:
+            text = f"stream {frame.stream}: bytes after its close"
+            self._line.send(_error(StreamError(text, ref=str(frame.stream))))
+        elif stream is not None and stream.upload is not None:
             stream.upload.take(frame.payload)
 
     def close(self, message: StreamClose) -> None:

@@ -74,9 +74,18 @@ class Upload:
         self._changed = asyncio.Event()
         self._is_finished = False
         self._is_given_up = False
+        self._preparing: asyncio.Future[None] | None = None
 
     async def prepare(self) -> None:
-        """Make the file, or take up what an earlier run of the server left; raises `OSError`."""
+        """Make the file, or take up what an earlier run of the server left; raises `OSError`.
+
+        Of several who call this, all return when it is done.
+        """
+        if self._preparing is None:
+            self._preparing = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> None:
         self._hash, self.received = await self._disk.do(self._read_what_is_there)
         self.accepted = self.received
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from pathlib import Path
+
+import msgspec
 
 from protocol.media import MediaFrame
+from protocol.shapes import Actor
+from server.upload import Claim, claim_path
 
 CONTENT = random.Random(6).randbytes(500_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -108,3 +113,66 @@ async def test_a_lost_socket_keeps_what_it_had_sent(server):
     back = await server.join(session="session-of-mei-0001")
     await back.say(type="stream.open", stream=1, asset=opened["asset"])
     assert (await back.hear("stream.opened"))["offset"] == 10_000
+
+
+def leave_claim(server, client, asset: str) -> Path:
+    """Put an upload's claim where a killed server left it."""
+    path = server.settings.folder / "uploads" / asset
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    by = Actor(id=client.welcome["participant"], name="Mei")
+    claim = Claim(asset=asset, room="ward-7", by=by, name="a.png", size=len(CONTENT))
+    claim_path(path).write_bytes(msgspec.json.encode(claim))
+    return path
+
+
+async def test_R57_a_committed_asset_is_not_uploaded_again_and_never_fails(server):
+    """After a kill between the commit and the tidying up, an abort made the asset a failed one."""
+    mei = await server.join()
+    asset = (await mei.upload(CONTENT))["asset"]
+    leave_claim(server, mei, asset)
+    await mei.say(type="stream.open", stream=2, asset=asset)
+    await mei.say(type="stream.abort", stream=2)
+    assert (await mei.hear("stream.closed", stream=2))["code"] == "asset_unknown"
+    wu = await server.join("Wu")
+    (known,) = wu.welcome["snapshot"]["assets"]
+    assert known["status"] == "committed"
+
+
+async def test_R57_an_upload_whose_beginning_was_not_recorded_is_in_the_room_when_it_ends(server):
+    """Killed before the log had `asset.opened`, an acknowledged upload was no asset of the room."""
+    mei = await server.join()
+    leave_claim(server, mei, "a-of-a-killed-server")
+    closed = await mei.upload(CONTENT, asset="a-of-a-killed-server")
+    assert closed["sha256"] == DIGEST
+    assert [event["type"] for event in mei.events()][:2] == ["asset.opened", "asset.committed"]
+
+
+async def test_R57_two_sockets_that_go_on_at_once_after_a_restart_are_told_the_same_offset(server):
+    """The second was told to begin at 0 while the first one's file was still being read."""
+    mei = await server.join(session="session-of-mei-0001")
+    path = leave_claim(server, mei, "a-of-a-killed-server")
+    path.write_bytes(CONTENT[:PART])
+    for stream in (1, 2, 3):
+        await mei.say(type="stream.open", stream=stream, asset="a-of-a-killed-server")
+    for stream in (1, 2, 3):
+        assert (await mei.hear("stream.opened", stream=stream))["offset"] == PART
+
+    def replaced() -> set[int]:
+        return {m["stream"] for m in mei.heard if m["type"] == "stream.closed"}
+
+    await mei.until(lambda: len(replaced()) == 2)
+    (last,) = {1, 2, 3} - replaced()
+    await mei.send_chunks(CONTENT[PART:], stream=last)
+    await mei.say(type="stream.close", stream=last)
+    assert (await mei.hear("stream.closed", stream=last))["sha256"] == DIGEST
+
+
+async def test_an_upload_that_the_disk_does_not_take_can_be_tried_again(server):
+    mei = await server.join()
+    folder = server.settings.folder / "uploads"
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("a file where the folder should be")
+    assert (await mei.upload(CONTENT))["code"] == "unavailable"
+    folder.unlink()
+    assert (await mei.upload(CONTENT, stream=2))["sha256"] == DIGEST

@@ -140,3 +140,15 @@ async def test_a_room_holds_only_so_many_assets_and_uploads(start):
     await mei.hear("stream.closed", stream=1)
     assert "code" not in await mei.upload(b"x", stream=3)
     assert (await mei.upload(b"x", stream=4))["code"] == "room_full"
+
+
+async def test_bytes_after_the_close_are_refused_and_are_no_part_of_the_asset(server):
+    mei = await server.join()
+    await mei.say(type="stream.open", stream=1)
+    await mei.hear("stream.opened")
+    await mei.socket.send(MediaFrame(1, 0, b"before").serialize())
+    await mei.say(type="stream.close", stream=1)
+    await mei.socket.send(MediaFrame(1, 1, b"after").serialize())
+    closed = await mei.hear("stream.closed")
+    assert closed["sha256"] == hashlib.sha256(b"before").hexdigest()
+    assert (await mei.hear("error"))["code"] == "stream_unknown"

@@ -161,3 +161,45 @@ async def test_a_label_of_10_kb_moves_nothing_W88(browser, product):
     assert widths[0] <= widths[1]
     assert await ada.page.locator("img[src=x]").count() == 0
     assert re.search("onerror", await ada.at("turn").first.inner_text())
+
+
+async def test_a_mark_is_named_deleted_and_brought_back_by_keys_alone(browser, product):
+    wu, ada = await two_people(browser, product, new_room())
+    await wu.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
+    await ada.sees_full_picture()
+    await wu.at("tool-rectangle").click()
+    await wu.drag((0.25, 0.25), (0.5, 0.75))
+    await expect(ada.at("annotation")).to_have_count(1)
+    mark = wu.at("annotation").first
+    await mark.focus()
+    await wu.page.keyboard.press("Enter")
+    await expect(wu.at("mark-label")).to_be_focused()
+    await wu.page.keyboard.type("effusion")
+    await wu.page.keyboard.press("Enter")
+    await expect(wu.at("viewer")).to_be_focused()
+    await expect(ada.at("annotation").first).to_have_attribute("aria-label", re.compile("effusion"))
+    await mark.focus()
+    await wu.page.keyboard.press("Delete")
+    await expect(ada.at("annotation")).to_have_count(0)
+    await expect(wu.at("viewer")).to_be_focused()
+    await wu.page.keyboard.press("Control+z")
+    await expect(ada.at("annotation")).to_have_count(1)
+    assert wu.complaints == ada.complaints == []
+
+
+async def test_a_focused_mark_stands_out_on_white_as_on_black(browser, product):
+    wu = await Visitor.arrive(browser, product.base, new_room(), "Dr Wu", "Radiology")
+    await wu.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
+    await wu.at("tool-rectangle").click()
+    await wu.drag((0.25, 0.25), (0.5, 0.75))
+    await wu.page.keyboard.press("Tab")
+    await wu.at("annotation").first.focus()
+    strokes = await wu.at("annotation").first.evaluate(
+        """mark => ['ring', 'halo'].map(name => {
+          const { stroke, strokeWidth } = getComputedStyle(mark.querySelector(`.${name}`));
+          return [stroke, parseFloat(strokeWidth)];
+        })"""
+    )
+    (dark, wide), (light, narrow) = strokes
+    assert (dark, light) == ("rgb(12, 16, 20)", "rgb(255, 255, 255)")
+    assert wide > narrow + 2

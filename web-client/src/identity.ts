@@ -11,7 +11,9 @@ export interface Seat {
 const SESSION = "consilium.session";
 const SEAT = "consilium.seat";
 const TOKEN = "consilium.token";
+const TOLD = "consilium.told";
 const outboxKey = (room: string): string => `consilium.outbox.${room}`;
+const pictureKey = (room: string): string => `consilium.picture.${room}`;
 
 export const CLIENT = "web/0.1.0";
 
@@ -43,7 +45,8 @@ export class Memory {
 
   /** Forget who sat here: the next person at this tab is somebody else. */
   leave(room: string): void {
-    for (const key of [SESSION, SEAT, TOKEN, outboxKey(room)]) this.storage.removeItem(key);
+    const keys = [SESSION, SEAT, TOKEN, TOLD, outboxKey(room), pictureKey(room)];
+    for (const key of keys) this.storage.removeItem(key);
   }
 
   token(): string | null {
@@ -54,15 +57,37 @@ export class Memory {
     this.storage.setItem(TOKEN, token);
   }
 
+  /** Whether a notice is new to whoever sits here; from now on it is not. */
+  isNews(text: string): boolean {
+    const told = this.parsed<string[]>(TOLD) ?? [];
+    if (told.includes(text)) return false;
+    this.keep(TOLD, [...told, text]);
+    return true;
+  }
+
+  /** The picture that was looked at last. */
+  picture(room: string): string | null {
+    return this.parsed<string>(pictureKey(room));
+  }
+
+  keepPicture(room: string, asset: string): void {
+    this.keep(pictureKey(room), asset);
+  }
+
   acts(room: string): Act[] {
     return this.parsed<Act[]>(outboxKey(room)) ?? [];
   }
 
   /** False when the browser has no place for them; they are then kept in memory alone. */
   keepActs(room: string, acts: readonly Act[]): boolean {
+    if (acts.length > 0) return this.keep(outboxKey(room), acts);
+    this.storage.removeItem(outboxKey(room));
+    return true;
+  }
+
+  private keep(key: string, value: unknown): boolean {
     try {
-      if (acts.length === 0) this.storage.removeItem(outboxKey(room));
-      else this.storage.setItem(outboxKey(room), JSON.stringify(acts));
+      this.storage.setItem(key, JSON.stringify(value));
       return true;
     } catch (error) {
       if (error instanceof DOMException) return false;

@@ -8,6 +8,7 @@ import type { Output, Session } from "./protocol/session";
 import type { AnyOp, AssetProgress, ErrorCode, Presence } from "./protocol/types.gen";
 import { Uploads } from "./upload";
 import { Composer } from "./view/composer";
+import { DeletedMarks, isUndo } from "./view/deleted";
 import { LabTable } from "./view/labtable";
 import { Pictures } from "./view/pictures";
 import { PeopleList } from "./view/presence";
@@ -33,8 +34,8 @@ export class RoomPage {
   private readonly progress = new Map<string, AssetProgress>();
   private presence: Presence = { type: "presence" };
   private presenceTimer: number | null = null;
-  private readonly noticesTold = new Set<string>();
   private readonly failuresTold = new Set<string>();
+  private readonly deleted = new DeletedMarks();
   private isDrawing = false;
   private keepsActs = true;
 
@@ -66,9 +67,11 @@ export class RoomPage {
         act: (op) => this.submitOp(op),
         filesChosen: (files) => files.forEach((file) => this.uploads.add(file)),
         pointed: (asset, place) => this.pointed(asset, place),
+        pictureChosen: (asset) => memory.keepPicture(room, asset),
         markDeleted: (id) => this.offerUndo(id),
       },
       newId,
+      memory.picture(room),
     );
     const show = (place: { asset: string; box: Box } | null): void => this.pictures.light(place);
     const reveal = (place: { asset: string; box: Box }): void => this.pictures.reveal(place);
@@ -95,6 +98,7 @@ export class RoomPage {
       // The browser forgets the files of a page that goes, so their uploads could not go on.
       if (this.uploads.list().length > 0) event.preventDefault();
     });
+    document.addEventListener("keydown", (event) => this.undo(event));
     window.addEventListener("online", () => this.connection.connect());
     window.addEventListener("offline", () => this.status.show(this.connection.phase, {}, 0));
   }
@@ -181,10 +185,9 @@ export class RoomPage {
     }
   }
 
-  /** Once is enough, however often the connection comes back. */
+  /** Once is enough, however often the connection or the page comes back. */
   private notice(text: string): void {
-    if (!this.noticesTold.has(text)) this.toasts.show({ text });
-    this.noticesTold.add(text);
+    if (this.memory.isNews(text)) this.toasts.show({ text });
   }
 
   private assetFailed({ asset, code, message }: Extract<Output, { do: "failed" }>): void {
@@ -255,8 +258,23 @@ export class RoomPage {
   }
 
   private offerUndo(id: string): void {
-    const act = (): void => void this.submitOp({ type: "annotation.restore", id });
+    this.deleted.add(id);
+    const act = (): void => {
+      this.deleted.remove(id);
+      this.submitOp({ type: "annotation.restore", id });
+    };
     this.toasts.show({ text: "Mark deleted.", action: { name: "Undo", act } });
+  }
+
+  private undo(event: KeyboardEvent): void {
+    const isWriting = event.target instanceof Element && event.target.matches("input, textarea");
+    if (isWriting || !isUndo(event)) return;
+    const id = this.deleted.takeLast((known) =>
+      this.session.marks().some(({ mark }) => mark.annotation.id === known),
+    );
+    if (id === null) return;
+    event.preventDefault();
+    this.submitOp({ type: "annotation.restore", id });
   }
 
   private tell(text: string, code: ErrorCode): void {

@@ -64,6 +64,22 @@ test("storage that is full is told, not thrown", () => {
   expect(small.keepActs("r", [ask])).toBe(false);
 });
 
+test("a notice is told once, however often the page is loaded, and again to the next person", () => {
+  const storage = new SmallStorage(1_000);
+  expect(memoryOf(storage).isNews("open")).toBe(true);
+  expect(memoryOf(storage).isNews("small model")).toBe(true);
+  expect(memoryOf(storage).isNews("open")).toBe(false);
+  memoryOf(storage).leave("r");
+  expect(memoryOf(storage).isNews("open")).toBe(true);
+});
+
+test("the picture looked at last is known after a reload, in its own room only", () => {
+  const storage = new SmallStorage(1_000);
+  memoryOf(storage).keepPicture("r", "a1");
+  expect(memoryOf(storage).picture("r")).toBe("a1");
+  expect(memoryOf(storage).picture("other")).toBeNull();
+});
+
 test("an id has 128 random bits and fits the protocol's pattern", () => {
   const ids = new Set(Array.from({ length: 1_000 }, newId));
   expect(ids.size).toBe(1_000);

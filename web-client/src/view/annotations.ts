@@ -1,7 +1,7 @@
 /** Marks over a picture: an SVG in image pixels for the shapes, HTML for their names. */
 
 import type { Mark } from "../protocol/room";
-import type { Shape } from "../protocol/types.gen";
+import type { LabRow, Shape } from "../protocol/types.gen";
 import { KeyedChildren, element, setAttributes, setText, svgElement } from "./dom";
 import { CORNERS, bounds, cornerOf, grown, path } from "./geometry";
 import { placeOfName } from "./names";
@@ -12,14 +12,16 @@ import type { Box } from "./viewport";
 export interface DrawnMark {
   readonly mark: Mark;
   readonly pending: boolean;
+  /** What the sheet's row says, of a mark that reading the sheet made. */
+  readonly flag?: LabRow["flag"] | null;
 }
 
 const POINT_RADIUS_PX = 7;
 const HANDLE_PX = 10;
 const FINGER_HANDLE_PX = 20;
 const SPOT_MARGIN_PX = 4;
-/** The model's boxes hug the ink of what was read; a line that close would cover it. */
-const MODEL_MARGIN_PX = 2;
+/** The boxes of what was read hug its ink; a line that close would cover it. */
+const READ_MARGIN_PX = 2;
 
 export class AnnotationLayer {
   selected: string | null = null;
@@ -55,7 +57,8 @@ export class AnnotationLayer {
     const known = new Map(this.marks.map((drawn) => [drawn.mark, drawn]));
     this.marks = marks.map((drawn) => {
       const before = known.get(drawn.mark);
-      return before?.pending === drawn.pending ? before : drawn;
+      const isSame = before?.pending === drawn.pending && before.flag === drawn.flag;
+      return isSame ? before : drawn;
     });
     if (!marks.some(({ mark }) => mark.annotation.id === this.selected)) this.selected = null;
     this.draw();
@@ -115,7 +118,8 @@ export class AnnotationLayer {
     this.viewportChanged();
   }
 
-  private drawMark(group: SVGGElement, { mark, pending }: DrawnMark): void {
+  private drawMark(group: SVGGElement, drawn: DrawnMark): void {
+    const { mark, pending } = drawn;
     const { annotation, by } = mark;
     const box = bounds(annotation.shape);
     const kind = by.kind ?? "person";
@@ -123,19 +127,20 @@ export class AnnotationLayer {
     setAttributes(group, {
       class: `mark ${annotation.shape.type} ${annotation.severity ?? "note"}`,
       "data-actor-kind": kind,
+      "data-flag": drawn.flag ?? null,
       "data-pending": pending ? "true" : null,
       "data-x": box.x,
       "data-y": box.y,
       "data-width": box.width,
       "data-height": box.height,
-      "aria-label": `${label || annotation.shape.type}, by ${by.name}${pending ? ", not saved yet" : ""}`,
+      "aria-label": `${label || annotation.shape.type}. ${originOf(drawn)}${pending ? ", not saved yet" : ""}`,
     });
     this.drawPaths(group, mark, annotation.shape);
   }
 
   private drawPaths(group: SVGGElement, mark: Mark, shape: Shape): void {
     const { scale } = this.viewer.viewport;
-    const shown = hasMargin(mark) ? grown(shape, MODEL_MARGIN_PX / scale) : shape;
+    const shown = hasMargin(mark) ? grown(shape, READ_MARGIN_PX / scale) : shape;
     const d = path(shown, this.pointRadius());
     for (const line of group.children) setAttributes(line, { d });
   }
@@ -203,8 +208,10 @@ function newGroup(id: string): SVGGElement {
     tabindex: 0,
     role: "button",
   });
-  // The halo keeps a line visible on any picture; the wide one is what a pointer meets.
+  // The halo keeps a line visible on any picture, the ring a focused one; the wide one is what a
+  // pointer meets.
   group.append(
+    svgElement("path", { class: "ring" }),
     svgElement("path", { class: "halo" }),
     svgElement("path", { class: "line" }),
     svgElement("path", { class: "touch" }),
@@ -216,14 +223,25 @@ function newLabel(id: string): HTMLElement {
   return element("div", { class: "label", "data-mark": id }, element("span"));
 }
 
-function drawLabel(label: HTMLElement, { mark, pending }: DrawnMark): void {
+/** Who made a mark; a flag comes from reading the sheet, and never from the language model. */
+export function originOf({ mark, flag }: DrawnMark): string {
+  const { annotation, by } = mark;
+  if (by.kind !== "model") return by.department ? `${by.name}, ${by.department}` : by.name;
+  if (annotation.severity !== "critical") return "Read from the sheet; out of its range";
+  const far = flag === "low" ? "less than half the limit" : "more than twice the limit";
+  return `Read from the sheet; out of its range, ${far}`;
+}
+
+function drawLabel(label: HTMLElement, drawn: DrawnMark): void {
+  const { mark, pending } = drawn;
   const { annotation, by } = mark;
   const text = annotation.label ?? "";
   setAttributes(label, {
     class: `label ${annotation.severity ?? "note"}`,
     "data-actor-kind": by.kind ?? "person",
+    "data-flag": drawn.flag ?? null,
     "data-pending": pending ? "true" : null,
-    title: `${text} (${by.name})`,
+    title: `${text} (${originOf(drawn)})`,
   });
   setText(label.firstElementChild!, text);
 }

@@ -21,6 +21,8 @@ export interface GestureNews {
   shapeDrawn(shape: Shape): void;
   shapeChanged(id: string, shape: Shape): void;
   selectionChanged(): void;
+  /** By a key: what is to be changed about the selected mark comes next. */
+  markOpened(): void;
   pointerMoved(place: Place | null): void;
   /** Whether marks may be made or changed on what is shown. */
   mayDraw(): boolean;
@@ -217,9 +219,13 @@ export class Gestures {
     } else if (event.key === "Escape") {
       this.abandon();
       this.select(null);
-    } else if (event.key === "Enter" && event.target instanceof Element) {
+    } else if ((event.key === "Enter" || event.key === " ") && event.target instanceof Element) {
       const id = event.target.closest("g[data-id]")?.getAttribute("data-id");
-      if (id) this.select(id);
+      if (!id) return;
+      // Else the same press would reach the field that the focus goes to.
+      event.preventDefault();
+      this.select(id);
+      this.news.markOpened();
     }
   }
 

@@ -1,8 +1,8 @@
 /** The selected mark's name and severity, to read and to change. */
 
 import type { PatchAnnotation } from "../protocol/types.gen";
-import type { DrawnMark } from "./annotations";
-import { byId, setText } from "./dom";
+import { originOf, type DrawnMark } from "./annotations";
+import { byId, setAttributes, setText } from "./dom";
 
 export interface InspectorNews {
   patched(id: string, change: Pick<PatchAnnotation, "label" | "severity">): void;
@@ -42,14 +42,22 @@ export class Inspector {
     this.shown = drawn;
     this.form.hidden = drawn === null;
     if (drawn === null) return;
-    const { annotation, by } = drawn.mark;
+    const { annotation } = drawn.mark;
     const isOther = before === null || this.id(before) !== annotation.id;
     // What somebody is typing here is not replaced by a peer's edit; theirs shows after this one.
     if (isOther || !this.isEdited) this.label.value = annotation.label ?? "";
     this.severity.value = annotation.severity ?? "note";
     this.label.disabled = this.severity.disabled = this.delete.disabled = !mayEdit;
-    const name = by.department ? `${by.name}, ${by.department}` : by.name;
+    const name = originOf(drawn);
     setText(this.by, drawn.pending ? `${name} · not saved yet` : name);
+    setAttributes(this.by, { title: name });
+  }
+
+  /** Go to the name of the mark, to write it. */
+  focus(): void {
+    if (this.form.hidden || this.label.disabled) return;
+    this.label.focus();
+    this.label.select();
   }
 
   private commitLabel(): void {

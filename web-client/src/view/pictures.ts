@@ -2,7 +2,7 @@
 
 import type { Asset, RoomState } from "../protocol/room";
 import type { Session } from "../protocol/session";
-import type { AnyOp, AssetProgress, Annotation, Shape } from "../protocol/types.gen";
+import type { AnyOp, AssetProgress, Annotation, LabRow, Shape } from "../protocol/types.gen";
 import type { Upload } from "../upload";
 import { AnnotationLayer } from "./annotations";
 import { AssetStrip } from "./assets";
@@ -17,6 +17,7 @@ export interface PicturesNews {
   act(op: AnyOp): void;
   filesChosen(files: readonly File[]): void;
   pointed(asset: string | null, place: Place | null): void;
+  pictureChosen(asset: string): void;
   markDeleted(id: string): void;
 }
 
@@ -38,13 +39,13 @@ export class Pictures {
   private readonly tools = [...document.querySelectorAll<HTMLElement>("[role=radio][data-tool]")];
   private readonly dropZone = byId("drop-zone", HTMLElement);
   private readonly pictureName = byId("picture-name", HTMLElement);
-  private chosen: string | null = null;
   private spot: { asset: string; box: Box } | null = null;
 
   constructor(
     private readonly session: Session,
     private readonly news: PicturesNews,
     private readonly newId: () => string,
+    private chosen: string | null,
   ) {
     const root = byId("viewer", HTMLElement);
     const overlay = byId("overlay", SVGSVGElement);
@@ -59,6 +60,7 @@ export class Pictures {
       shapeDrawn: (shape) => this.put(shape),
       shapeChanged: (id, shape) => news.act({ type: "annotation.patch", id, shape }),
       selectionChanged: () => this.inspect(),
+      markOpened: () => this.inspector.focus(),
       pointerMoved: (place) => news.pointed(this.viewer.asset, place),
       mayDraw: () => this.mayDraw(),
     });
@@ -76,6 +78,7 @@ export class Pictures {
 
   choose(asset: string): void {
     this.chosen = asset;
+    this.news.pictureChosen(asset);
     this.layer.select(null);
     this.render([], new Map());
     this.news.pointed(asset, null);
@@ -138,10 +141,23 @@ export class Pictures {
   private renderMarks(): void {
     const { asset } = this.viewer;
     const hasPlace = this.viewer.size !== null;
-    const marks = this.session.marks().filter(({ mark }) => mark.annotation.target.asset === asset);
+    const flags = this.flagsOf(asset);
+    const marks = this.session
+      .marks()
+      .filter(({ mark }) => mark.annotation.target.asset === asset)
+      .map((drawn) => {
+        const { observation } = drawn.mark.annotation;
+        const isRead = drawn.mark.by.kind === "model" && observation != null;
+        return { ...drawn, flag: isRead ? (flags.get(observation) ?? null) : null };
+      });
     this.layer.render(hasPlace ? marks : []);
     this.light(this.spot);
     this.inspect();
+  }
+
+  private flagsOf(asset: string | null): ReadonlyMap<string, LabRow["flag"]> {
+    const rows = this.session.room.assets.get(asset ?? "")?.rows ?? [];
+    return new Map(rows.flatMap((row) => (row.type === "lab" ? [[row.id, row.flag]] : [])));
   }
 
   private inspect(): void {
@@ -162,6 +178,8 @@ export class Pictures {
     this.news.act({ type: "annotation.delete", id });
     this.news.markDeleted(id);
     this.inspect();
+    // What had the focus is gone; the keys go on working on the picture.
+    this.viewer.root.focus({ preventScroll: true });
   }
 
   private useTool(tool: Tool): void {

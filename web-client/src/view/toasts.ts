@@ -13,12 +13,19 @@ export interface Toast {
 
 const MAX_SHOWN = 4;
 const NOTE_MS = 6_000;
+/** Also of a note with something to do: one has to read it, decide and go there. */
 const ERROR_MS = 15_000;
+/** How much longer a note stays that somebody is still at. */
+const LINGER_MS = 2_000;
+
+export const lifetimeMs = ({ isError = false, action }: Toast): number =>
+  isError || action !== undefined ? ERROR_MS : NOTE_MS;
 
 export class Toasts {
   constructor(private readonly list: HTMLElement) {}
 
-  show({ text, advice, isError = false, action }: Toast): void {
+  show(shown: Toast): void {
+    const { text, advice, isError = false, action } = shown;
     const same = [...this.list.children].find((toast) => toast.getAttribute("data-text") === text);
     same?.remove();
     const close = element("button", { type: "button", "aria-label": "Close this note" }, "×");
@@ -32,6 +39,8 @@ export class Toasts {
       },
       element("p", {}, element("b", {}, text), advice ? ` ${advice}` : ""),
     );
+    // Where there is little room a note is one line until it is touched.
+    toast.addEventListener("click", () => toast.classList.add("open"));
     if (action) {
       const button = element("button", { type: "button", class: "action" }, action.name);
       button.addEventListener("click", () => {
@@ -44,6 +53,13 @@ export class Toasts {
     close.addEventListener("click", () => toast.remove());
     this.list.append(toast);
     while (this.list.children.length > MAX_SHOWN) this.list.firstElementChild!.remove();
-    setTimeout(() => toast.remove(), isError ? ERROR_MS : NOTE_MS);
+    removeAfter(toast, lifetimeMs(shown));
   }
+}
+
+function removeAfter(toast: Element, ms: number): void {
+  setTimeout(() => {
+    if (toast.matches(":hover, :focus-within")) removeAfter(toast, LINGER_MS);
+    else toast.remove();
+  }, ms);
 }

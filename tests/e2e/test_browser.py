@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 
 import pytest
 from playwright.async_api import expect
 
+from server.auth import make_token
 from tests.support.labsheet_render import photo, render_sheet
 from tests.support.page import Visitor
+from tests.support.product import Product
 
 pytestmark = pytest.mark.browser
+
+SECRET = "a secret of at least thirty-two bytes"
 
 WATCH_SHIFTS = """() => {
   window.shifts = 0;
@@ -203,3 +208,101 @@ async def test_a_focused_mark_stands_out_on_white_as_on_black(browser, product):
     (dark, wide), (light, narrow) = strokes
     assert (dark, light) == ("rgb(12, 16, 20)", "rgb(255, 255, 255)")
     assert wide > narrow + 2
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """The product where everybody needs an invitation."""
+    folder = tmp_path_factory.mktemp("guarded")
+    running = Product(folder, env={"CONSILIUM_SECRET": SECRET}).start()
+    yield running
+    running.stop()
+
+
+def link(product, room, *, role="member", name="Dr Wu", minutes=10, claimed=None):
+    """An invitation link, as whoever runs the server hands it out."""
+    token = make_token(
+        SECRET,
+        room=claimed or room,
+        participant=name.replace(" ", "-"),
+        name=name,
+        department="Laboratory",
+        role=role,
+        expires_at=time.time() + 60 * minutes,
+    )
+    return f"{product.base}/?room={room}#token={token}"
+
+
+async def invited(browser, address):
+    """Follow an invitation link, in a new profile, up to the card."""
+    visitor = Visitor(await (await browser.new_context()).new_page())
+    await visitor.page.goto(address)
+    return visitor
+
+
+async def test_an_invitation_says_who_joins_and_one_press_is_enough(browser, guarded):
+    room = new_room()
+    wu = await invited(browser, link(guarded, room))
+    await expect(wu.at("join-as")).to_have_text("You join as Dr Wu, Laboratory.")
+    await expect(wu.at("join-name")).to_be_hidden()
+    await expect(wu.at("join-department")).to_be_hidden()
+    await wu.page.keyboard.press("Enter")
+    await wu.is_connected()
+    await expect(wu.at("person")).to_contain_text("Dr Wu")
+    assert wu.page.url == f"{guarded.base}/?room={room}"
+    assert wu.complaints == []
+
+
+async def test_who_is_turned_away_is_told_why_at_the_door_for_good(browser, guarded):
+    room = new_room()
+    for address, words in (
+        (f"{guarded.base}/?room={room}", "This server needs an invitation link."),
+        (link(guarded, room, minutes=-1), "Your invitation has ended; ask for a new link."),
+        (link(guarded, room, claimed="other-room"), "Your invitation is for another room."),
+    ):
+        visitor = await invited(browser, address)
+        if "#" not in address:
+            await visitor.at("join-name").fill("Dr Wu")
+        await visitor.at("join-submit").click()
+        await expect(visitor.at("join-why")).to_have_text(words)
+        await expect(visitor.at("viewer")).to_be_hidden()
+        await visitor.page.reload()
+        await expect(visitor.at("join-why")).to_have_text(words)
+        await expect(visitor.at("error-toast")).to_have_count(0)
+    await visitor.at("join-submit").click()
+    await visitor.is_connected()
+    await expect(visitor.page.locator("#room-name")).to_have_text("other-room")
+
+
+async def test_a_new_link_lets_somebody_in_whose_invitation_ended(browser, guarded):
+    room = new_room()
+    wu = await invited(browser, link(guarded, room, minutes=-1))
+    await wu.at("join-submit").click()
+    await expect(wu.at("join-why")).to_be_visible()
+    await wu.page.goto(link(guarded, room))
+    await wu.is_connected()
+    await expect(wu.at("viewer")).to_be_visible()
+    await expect(wu.at("join-why")).to_be_hidden()
+
+
+async def test_an_observer_is_offered_nothing_that_would_be_refused(browser, guarded):
+    room = new_room()
+    wu = await invited(browser, link(guarded, room))
+    ada = await invited(browser, link(guarded, room, name="Dr Ada", role="observer"))
+    eye = await invited(browser, link(guarded, room, name="Camera 1", role="camera"))
+    for visitor in (wu, ada, eye):
+        await visitor.at("join-submit").click()
+        await visitor.is_connected()
+    await expect(ada.at("role-note")).to_have_text(
+        "You are here as an observer: you can look and read."
+    )
+    for offered in ("tool-rectangle", "question", "ask", "drop-zone"):
+        await expect(ada.at(offered)).to_be_hidden()
+    await expect(ada.page.locator("#add-files")).to_be_hidden()
+    await expect(eye.at("question")).to_be_hidden()
+    await expect(eye.page.locator("#add-files")).to_be_visible()
+    await expect(wu.at("role-note")).to_be_hidden()
+    await expect(wu.at("person").filter(has_text="Dr Ada")).to_contain_text("observer")
+    await wu.drop("photo.jpg", photo(800, 600, 1), "image/jpeg")
+    await ada.sees_full_picture("photo.jpg")
+    assert ada.complaints == eye.complaints == []

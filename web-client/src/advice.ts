@@ -1,5 +1,6 @@
 /** What a person can do about an error of the server, by its code. */
 
+import type { Invitation } from "./identity";
 import type { ErrorCode } from "./protocol/types.gen";
 
 const ADVICE: Partial<Record<ErrorCode, string>> = {
@@ -31,7 +32,8 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   turn_interrupted: "Ask again.",
   context_full: "Shorten the question, or start a new room.",
   language_unsupported: 
-    "The loaded model answers English only. Ask in English, or ask your administrator for another model.",
+    "The loaded model answers English only. Ask in English, or ask your administrator for another " +
+    "model.",
   engine_lost: "The model restarts. Ask again in a moment.",
   internal: "Try again; if it stays, tell whoever runs this server.",
 };
@@ -48,13 +50,29 @@ export function sentence(message: string): string {
 /** Why a room closed to this page for good, by the close code. */
 export function endWords(code: number): string {
   switch (code) {
-    case 4401:
-      return "Your access has ended. Ask for a new link to this room.";
-    case 4403:
-      return "You have no access to this room.";
     case 4409:
       return "This room is open in another tab or window of yours.";
     default:
       return "The server ended this connection. Reload the page to try again.";
   }
+}
+
+/** Whether the server ended the connection because of who comes: not to be mended in the room. */
+export const isTurnedAway = (code: number): boolean => code === 4401 || code === 4403;
+
+/** Why nobody comes in, by the server's last word before it closed. */
+export function turnedAwayWords(
+  error: ErrorCode | null,
+  token: string | null,
+  invitation: Invitation | null,
+  room: string,
+): string {
+  if (error === "token_expired") return "Your invitation has ended; ask for a new link.";
+  if (error === "unauthenticated") {
+    return token === null
+      ? "This server needs an invitation link."
+      : "Your invitation is not valid; ask for a new link.";
+  }
+  const isElsewhere = invitation !== null && invitation.room !== room;
+  return isElsewhere ? "Your invitation is for another room." : "You have no access to this room.";
 }

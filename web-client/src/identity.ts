@@ -104,6 +104,28 @@ export class Memory {
   }
 }
 
+/** What an invitation says about who comes; only the server knows whether it is good. */
+export interface Invitation {
+  name: string;
+  department: string;
+  room: string;
+}
+
+/** Read the middle part of a token, to show it; null when there is nothing to read. */
+export function invitationOf(token: string | null): Invitation | null {
+  const [, payload = ""] = (token ?? "").split(".");
+  try {
+    const binary = atob(payload.replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(binary, (letter) => letter.charCodeAt(0));
+    const claims = JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;
+    const text = (key: string): string => (typeof claims[key] === "string" ? claims[key] : "");
+    const name = text("name") || text("sub");
+    return name === "" ? null : { name, department: text("department"), room: text("room") };
+  } catch {
+    return null;
+  }
+}
+
 /** Take the token out of the address, where it could be copied along with the room's link. */
 export function takeToken(location: Location, history: History): string | null {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");

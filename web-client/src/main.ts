@@ -2,10 +2,13 @@
 
 import "./style.css";
 import type { Surroundings } from "./connection";
-import { CLIENT, Memory, takeToken, type Seat } from "./identity";
+import { turnedAwayWords } from "./advice";
+import { CLIENT, Memory, invitationOf, takeToken, type Seat } from "./identity";
 import { Session } from "./protocol/session";
+import type { ErrorCode } from "./protocol/types.gen";
 import { RoomPage } from "./roompage";
 import { byId, setAttributes, setText } from "./view/dom";
+import { JoinCard } from "./view/joincard";
 import { Toasts } from "./view/toasts";
 
 const browser: Surroundings = {
@@ -20,10 +23,15 @@ function socketUrl(room: string): string {
   return `${scheme}//${location.host}/v1/rooms/${encodeURIComponent(room)}`;
 }
 
-function enter(seat: Seat, memory: Memory): void {
+/** The room's address, for others to come to; who they are is not in it. */
+const addressOf = (room: string): string =>
+  `${location.pathname}?${new URLSearchParams({ room }).toString()}`;
+
+function enter(seat: Seat, memory: Memory, card: JoinCard): RoomPage {
   memory.keepSeat(seat);
-  byId("join", HTMLElement).hidden = true;
+  card.hide();
   byId("page", HTMLElement).hidden = false;
+  history.replaceState(history.state, "", addressOf(seat.room));
   setText(byId("room-name", HTMLElement), seat.room);
   document.title = `${seat.room} · Consilium`;
   const { name, department, room } = seat;
@@ -36,38 +44,51 @@ function enter(seat: Seat, memory: Memory): void {
   };
   const session = new Session(identity, memory.acts(room));
   const toasts = new Toasts(byId("toasts", HTMLElement));
-  const page = new RoomPage(session, room, socketUrl(room), memory, browser, toasts);
-  window.addEventListener("hashchange", () => {
-    const token = takeToken(location, history);
-    if (token === null) return;
-    memory.keepToken(token);
-    page.refresh(token);
-  });
+  const door = {
+    cameIn: () => {
+      card.hide();
+      byId("page", HTMLElement).hidden = false;
+    },
+    turnedAway: (error: ErrorCode | null) => {
+      byId("page", HTMLElement).hidden = true;
+      turnAway(seat, error, memory, card);
+    },
+  };
+  const page = new RoomPage(session, room, socketUrl(room), memory, browser, toasts, door);
+  byId("copy-link", HTMLElement).addEventListener("click", () => copyLink(room, memory, toasts));
   byId("leave", HTMLElement).addEventListener("click", () => {
     page.leave();
     location.reload();
   });
   page.start();
+  return page;
 }
 
-function askWho(room: string, memory: Memory): void {
-  const join = byId("join", HTMLElement);
-  const form = byId("join-form", HTMLFormElement);
-  const name = byId("join-name", HTMLInputElement);
-  byId("join-room", HTMLInputElement).value = room;
-  if (memory.token() !== null) {
-    // The token says who comes; what is typed here would not count.
-    name.required = false;
-    setText(byId("join-note", HTMLElement), "Your invitation says who you are.");
+function turnAway(seat: Seat, error: ErrorCode | null, memory: Memory, card: JoinCard): void {
+  const token = memory.token();
+  const invitation = invitationOf(token);
+  const words = turnedAwayWords(error, token, invitation, seat.room);
+  const other = invitation?.room ?? "";
+  if (error !== "forbidden" || other === "" || other === seat.room) {
+    card.turnAway(words, "Try again", () => location.reload());
+    return;
   }
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const entry = new FormData(form);
-    const field = (key: string): string => String(entry.get(key) ?? "").trim();
-    enter({ name: field("name"), department: field("department"), room: field("room") }, memory);
+  card.turnAway(words, `Go to room ${other}`, () => {
+    memory.keepSeat({ ...seat, room: other });
+    location.assign(addressOf(other));
   });
-  join.hidden = false;
-  name.focus();
+}
+
+function copyLink(room: string, memory: Memory, toasts: Toasts): void {
+  const address = location.origin + addressOf(room);
+  const advice = memory.token() === null ? "" : "Each person needs an invitation of their own.";
+  const told = (text: string): void => toasts.show({ text, advice });
+  // A page without HTTPS has no clipboard.
+  const copied = navigator.clipboard?.writeText(address) ?? Promise.reject(new Error("none"));
+  copied.then(
+    () => told("Link copied."),
+    () => told(`The link to this room is ${address}`),
+  );
 }
 
 /** On a narrow screen one panel shows at a time; on a wide one the tabs are not there. */
@@ -100,7 +121,20 @@ const memory = new Memory(sessionStorage);
 const token = takeToken(location, history);
 if (token !== null) memory.keepToken(token);
 listenForTabs();
+const card = new JoinCard();
+const invitation = invitationOf(memory.token());
 const room = new URLSearchParams(location.search).get("room");
 const seat = memory.seat();
-if (seat !== null && (room === null || room === seat.room)) enter(seat, memory);
-else askWho(room ?? seat?.room ?? "lobby", memory);
+let page: RoomPage | null = null;
+window.addEventListener("hashchange", () => {
+  const renewed = takeToken(location, history);
+  if (renewed === null) return;
+  memory.keepToken(renewed);
+  if (page === null) location.reload();
+  else page.refresh(renewed);
+});
+if (seat !== null && (room === null || room === seat.room)) page = enter(seat, memory, card);
+else {
+  const asked = room ?? (invitation?.room || seat?.room) ?? "lobby";
+  card.ask(asked, invitation, (taken) => (page = enter(taken, memory, card)));
+}

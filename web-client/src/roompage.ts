@@ -1,6 +1,6 @@
 /** A room on the screen: what is received becomes visible, what a person does is sent. */
 
-import { adviceFor, endWords, sentence } from "./advice";
+import { adviceFor, endWords, isTurnedAway, sentence } from "./advice";
 import { Connection, type Phase, type PhaseDetail, type Surroundings } from "./connection";
 import { newId, type Memory } from "./identity";
 import type { Act } from "./protocol/outbox";
@@ -12,6 +12,7 @@ import { DeletedMarks, isUndo } from "./view/deleted";
 import { LabTable } from "./view/labtable";
 import { Pictures } from "./view/pictures";
 import { PeopleList } from "./view/presence";
+import { showRole } from "./view/role";
 import { StatusLine } from "./view/status";
 import { Toasts } from "./view/toasts";
 import { Transcript } from "./view/transcript";
@@ -20,7 +21,16 @@ import type { Box, Place } from "./view/viewport";
 
 /** At most one position every so many milliseconds: 20 a second. */
 const PRESENCE_MS = 50;
+const CLOSE_NORMAL = 1000;
+const CLOSE_REPLACED = 4409;
 const MAX_PROGRESS = 1_000;
+
+/** What stands between the page and the room. */
+export interface Door {
+  cameIn(): void;
+  /** For good, as one comes now; with the server's last word. */
+  turnedAway(error: ErrorCode | null): void;
+}
 
 export class RoomPage {
   private readonly connection: Connection;
@@ -38,6 +48,7 @@ export class RoomPage {
   private readonly deleted = new DeletedMarks();
   private isDrawing = false;
   private keepsActs = true;
+  private lastFatal: ErrorCode | null = null;
 
   constructor(
     private readonly session: Session,
@@ -46,6 +57,7 @@ export class RoomPage {
     private readonly memory: Memory,
     around: Surroundings,
     private readonly toasts: Toasts,
+    private readonly door: Door,
   ) {
     this.connection = new Connection(url, session, around, {
       phaseChanged: (phase, detail) => this.phaseChanged(phase, detail),
@@ -150,6 +162,7 @@ export class RoomPage {
         return;
       case "error":
         // What ends the connection is told by the status line and, when for good, by its close code.
+        if (output.error.fatal) this.lastFatal = output.error.code;
         if (output.error.fatal || this.uploads.receiveError(output.error)) return;
         // A turn that ended by itself before the interrupt came is what was wanted.
         if (output.error.code !== "turn_unknown")
@@ -170,6 +183,9 @@ export class RoomPage {
     this.status.show(phase, detail, this.session.outbox.unacked().length);
     if (phase === "live") {
       const { limits, welcome } = this.session;
+      this.lastFatal = null;
+      this.door.cameIn();
+      if (welcome !== null) showRole(welcome.role);
       this.uploads.connected(limits?.max_streams ?? 1, limits?.max_asset_bytes ?? Infinity);
       for (const text of welcome?.notices ?? []) this.notice(text);
       if (welcome?.durable === false) {
@@ -178,11 +194,18 @@ export class RoomPage {
       this.presence = { ...this.presence, asset: this.pictures.asset };
       this.connection.send(this.presence);
     } else this.uploads.disconnected();
-    if (phase === "ended" && detail.code !== 1000) {
-      const text = endWords(detail.code ?? 0);
-      const action = { name: "Connect here", act: () => this.connection.connect() };
-      this.toasts.show({ text, isError: true, action });
+    if (phase === "ended") this.ended(detail.code ?? 0);
+  }
+
+  private ended(code: number): void {
+    if (code === CLOSE_NORMAL) return;
+    if (isTurnedAway(code)) {
+      this.door.turnedAway(this.lastFatal);
+      return;
     }
+    const text = endWords(code);
+    const here = { name: "Connect here", act: () => this.connection.connect() };
+    this.toasts.show({ text, isError: true, ...(code === CLOSE_REPLACED && { action: here }) });
   }
 
   /** Once is enough, however often the connection or the page comes back. */

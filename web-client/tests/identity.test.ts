@@ -64,7 +64,7 @@ test("storage that is full is told, not thrown", () => {
   expect(small.keepActs("r", [ask])).toBe(false);
 });
 
-test("a notice is told once, however often the page is loaded, and again to the next person", () => {
+test("a notice is told once, whatever is reloaded, and again to the next person", () => {
   const storage = new SmallStorage(1_000);
   expect(memoryOf(storage).isNews("open")).toBe(true);
   expect(memoryOf(storage).isNews("small model")).toBe(true);

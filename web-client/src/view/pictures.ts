@@ -2,7 +2,8 @@
 
 import type { Asset, RoomState } from "../protocol/room";
 import type { Session } from "../protocol/session";
-import type { AnyOp, AssetProgress, Annotation, LabRow, Shape } from "../protocol/types.gen";
+import type { AnyOp, AssetProgress, Annotation, LabRow, Role, Shape } from "../protocol/types.gen";
+import { mayUpload, mayWrite } from "../roles";
 import type { Upload } from "../upload";
 import { AnnotationLayer } from "./annotations";
 import { AssetStrip } from "./assets";
@@ -89,7 +90,8 @@ export class Pictures {
     const asset = this.assetToShow(room);
     if (asset === null) this.viewer.clear();
     else this.viewer.show(asset, (level) => this.levelUrl(asset.asset, level) ?? "");
-    this.dropZone.hidden = room.assets.size > 0 || uploads.length > 0;
+    if (!mayWrite(this.role)) this.useTool("select");
+    this.dropZone.hidden = !mayUpload(this.role) || room.assets.size > 0 || uploads.length > 0;
     setText(this.pictureName, asset === null ? "" : pictureWords(asset));
     setAttributes(this.pictureName, { title: asset?.name ?? null });
     this.strip.render(room, uploads, progress, asset?.asset ?? null);
@@ -131,10 +133,13 @@ export class Pictures {
     return `${media.base}/${encodeURIComponent(asset)}/levels/${level}?ticket=${ticket}`;
   }
 
+  private get role(): Role {
+    return this.session.welcome?.role ?? "member";
+  }
+
   private mayDraw(): boolean {
     const asset = this.session.room.assets.get(this.viewer.asset ?? "");
-    const role = this.session.welcome?.role;
-    if (role !== undefined && role !== "chair" && role !== "member") return false;
+    if (!mayWrite(this.role)) return false;
     return asset?.status === "committed" || asset?.status === "read";
   }
 
@@ -209,7 +214,7 @@ export class Pictures {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const tool = TOOL_KEYS[event.key.toLowerCase()];
       const { selected } = this.layer;
-      if (tool !== undefined) this.useTool(tool);
+      if (tool !== undefined) this.useTool(mayWrite(this.role) ? tool : "select");
       else if ((event.key === "Delete" || event.key === "Backspace") && selected !== null) {
         if (this.mayDraw()) this.delete(selected);
       }
@@ -231,6 +236,7 @@ export class Pictures {
     const input = byId("file-input", HTMLInputElement);
     const page = byId("page", HTMLElement);
     const take = (files: FileList | null | undefined): void => {
+      if (!mayUpload(this.role)) return;
       if (files && files.length > 0) this.news.filesChosen([...files]);
     };
     input.addEventListener("change", () => {
@@ -241,7 +247,7 @@ export class Pictures {
     const drag = (event: DragEvent): void => {
       if (!event.dataTransfer?.types.includes("Files")) return;
       event.preventDefault();
-      page.classList.toggle("dragging", event.type === "dragover");
+      page.classList.toggle("dragging", event.type === "dragover" && mayUpload(this.role));
       if (event.type === "drop") take(event.dataTransfer.files);
     };
     for (const type of ["dragover", "drop"] as const) page.addEventListener(type, drag);

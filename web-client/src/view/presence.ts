@@ -64,7 +64,8 @@ function drawPerson(item: HTMLElement, { person, isMe, looksAt }: Shown): void {
   });
   setText(initials!, initialsOf(person.name));
   setText(who!.children[0]!, person.name + (isMe ? " (you)" : ""));
-  setText(who!.children[1]!, person.department ?? "");
+  const role = person.role === "member" ? "" : person.role;
+  setText(who!.children[1]!, [person.department, role].filter(Boolean).join(" · "));
   setText(state!, person.typing ? "writing…" : looksAt === "" || isMe ? "" : looksAt);
 }
 

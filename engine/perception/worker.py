@@ -67,7 +67,7 @@ class Worker:
         try:
             match request:
                 case Decode():
-                    yield from decode(request)
+                    yield from look(request)
                 case Read():
                     yield from self._read(request)
                 case _:
@@ -131,6 +131,20 @@ class Worker:
         yield from sheet.finish()
         timings["ocr"] = time.perf_counter() - began
         yield Finished(timings=timings)
+
+
+def look(request: Decode) -> Iterator[Answer]:
+    """Decode by what the bytes are."""
+    from engine.perception.detect import check_size, is_dicom
+
+    check_size(request.path, request.max_bytes)
+    if not is_dicom(request.path):
+        yield from decode(request)
+        return
+    # pydicom and its decoders take a quarter of a second to load, which few files need.
+    from engine.perception.dicomlook import decode_dicom
+
+    yield from decode_dicom(request)
 
 
 def decode(request: Decode) -> Iterator[Answer]:

@@ -77,11 +77,30 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
     declared_type: str | None = None
 
 
+class Imaging(msgspec.Struct, frozen=True, kw_only=True):
+    """What a medical image says of its pixels; nothing in it names a person, a place or a time.
+
+    Words are defined terms of the standard or "". `pixel_spacing` is mm between rows and between
+    columns. The window is the file's first; None when it has none. The samples of a picture that
+    is not `color` are deeper than a screen, so each frame can be fetched with all of them.
+    """
+
+    modality: str = ""
+    body_part: str = ""
+    view: str = ""
+    laterality: str = ""
+    pixel_spacing: tuple[float, float] | None = None
+    window_center: float | None = None
+    window_width: float | None = None
+    color: bool = False
+
+
 class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     """What the bytes really are, known before anything was decoded in full.
 
     `width` and `height` are those of the oriented picture. `mismatch` is true when
-    the declared type differs from the detected one.
+    the declared type differs from the detected one. Of a medical image, `imaging` says more, and
+    `derived_dir/frames/<n>` is complete for each n below `done` of `Progress` "frames".
     """
 
     media: str
@@ -90,6 +109,8 @@ class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     height: int
     orientation: int = 1
     mismatch: bool = False
+    frames: int = 1
+    imaging: Imaging | None = None
 
 
 class LevelReady(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
@@ -191,6 +212,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     text_rows: tuple[TextRow, ...] = ()
     lab_rows: tuple[LabRow, ...] = ()
     missing: bool = False
+    frames: int = 1
+    imaging: Imaging | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedTokenizerBase
 
-from engine.api import LabRow, Message, Seen
+from engine.api import Imaging, LabRow, Message, Seen
 from engine.text.spans import covers
 
 # Short on purpose: the embedded model has 135 million parameters and follows few instructions.
@@ -225,11 +225,28 @@ def _sheet(seen: Seen, with_text: bool) -> str:
             lines += [title, *(_lab_line(row) for row in rows)] if rows else []
         if all(row.flag == "normal" for row in seen.lab_rows):
             lines.append("Out of range: none.")
+    if seen.imaging is not None:
+        lines.append(f"Medical image {name}: {', '.join(_imaging_parts(seen, seen.imaging))}.")
     if seen.missing:
         lines.append(f"{name} was not read to its end.")
     if not lines:
         lines.append(f"Picture {name} ({seen.width}x{seen.height}): no text was found in it.")
     return "\n".join(lines).strip()
+
+
+def _imaging_parts(seen: Seen, told: Imaging) -> list[str]:
+    """What was recorded and how; identities never come as far as here."""
+    words = [told.modality, told.body_part.lower(), told.laterality, told.view]
+    parts = [word for word in words if word]
+    if seen.frames > 1:
+        parts.append(f"{seen.frames} frames")
+    parts.append(f"{seen.width}x{seen.height} pixels")
+    if told.pixel_spacing is not None:
+        rows, columns = told.pixel_spacing
+        parts.append(f"pixel spacing {rows:g} x {columns:g} mm")
+    if told.window_center is not None and told.window_width is not None:
+        parts.append(f"window center {told.window_center:g} width {told.window_width:g}")
+    return parts
 
 
 def _lab_line(row: LabRow) -> str:

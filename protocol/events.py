@@ -11,6 +11,7 @@ from protocol.errors import ErrorCode
 from protocol.shapes import (
     Actor,
     Annotation,
+    Imaging,
     Level,
     ObservedRow,
     Shape,
@@ -53,7 +54,11 @@ class AssetCommitted(Event, tag="asset.committed", frozen=True, kw_only=True):
 
 
 class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
-    """What the asset really is; `mismatch` when the sender said otherwise."""
+    """What the asset really is; `mismatch` when the sender said otherwise.
+
+    With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
+    be fetched one by one.
+    """
 
     asset: str
     media_type: str
@@ -61,6 +66,8 @@ class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
     height: int
     orientation: int = 1
     mismatch: bool = False
+    frames: int = 1
+    imaging: Imaging | None = None
 
 
 class AssetLevel(Event, tag="asset.level", frozen=True, kw_only=True):

@@ -138,7 +138,12 @@ def _fold_asset(state: RoomState, event: Any) -> None:
             asset = replace(asset, status="committed", size=event.size, sha256=event.sha256)
         case ev.AssetDetected():
             asset = replace(
-                asset, media_type=event.media_type, width=event.width, height=event.height
+                asset,
+                media_type=event.media_type,
+                width=event.width,
+                height=event.height,
+                frames=event.frames,
+                imaging=event.imaging,
             )
         case ev.AssetLevel():
             asset = replace(asset, levels=_with_level(asset.levels, event.level))

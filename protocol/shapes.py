@@ -146,6 +146,30 @@ class Level(Part, frozen=True, kw_only=True):
     media_type: str
 
 
+class Spacing(msgspec.Struct, frozen=True, array_like=True):
+    """Millimetres from one row of pixels to the next, and from column to column; a pair."""
+
+    rows: float
+    columns: float
+
+
+class Imaging(Part, frozen=True, kw_only=True):
+    """What a medical image says of its pixels; nothing in it names a person, a place or a time.
+
+    Words are defined terms of DICOM or "". The window is the file's first, null without one. The
+    frames of what is not `color` have all the depth of the file.
+    """
+
+    modality: str = ""
+    body_part: str = ""
+    view: str = ""
+    laterality: str = ""
+    pixel_spacing: Spacing | None = None
+    window_center: float | None = None
+    window_width: float | None = None
+    color: bool = False
+
+
 class Span(Part, frozen=True, kw_only=True):
     """A part `[start, end)` of an answer, in code points."""
 

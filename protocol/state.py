@@ -8,6 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.shapes import (
     Actor,
     Annotation,
+    Imaging,
     Level,
     ObservedRow,
     Part,
@@ -47,6 +48,8 @@ class AssetState(Part, frozen=True, kw_only=True):
     rows: tuple[ObservedRow, ...] = ()
     code: ErrorCode | None = None
     message: str = ""
+    frames: int = 1
+    imaging: Imaging | None = None
 
 
 class AnnotationState(Part, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ class Assets:
     """Where bytes lie. Every path is made from a hash or an id that is checked here.
 
     folder/assets/ab/abcd…           committed bytes by SHA-256
-    folder/derived/<asset>/work/     what perception writes
+    folder/derived/<asset>/work/     what perception writes; frames/<n> in it can be fetched
     folder/derived/<asset>/<level>   levels that are complete
     folder/uploads/<asset>           uploads under way
     """
@@ -59,9 +59,17 @@ class Assets:
         """Where a complete level of an asset lies."""
         return self._derived(asset) / str(int(level))
 
+    def frame(self, asset: str, number: int) -> Path:
+        """Where perception puts a frame of a medical image, complete as soon as it is there."""
+        return self.work_folder(asset) / "frames" / str(int(number))
+
     def upload(self, asset: str) -> Path:
         """Where the bytes of an upload under way are gathered."""
         return self._folder / "uploads" / _checked(asset)
+
+    async def is_there(self, place: Path) -> bool:
+        """Whether a file lies there now."""
+        return await self._disk.do(place.exists)
 
     async def keep(self, part: Path, sha256: str) -> Path:
         """Move a complete upload into the store, durably; the same bytes are kept once."""

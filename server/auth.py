@@ -53,6 +53,14 @@ class Identity:
         return self.role in _UPLOADERS
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose ticket it is, and their role when it was signed."""
+
+    participant: str
+    role: Role
+
+
 class Auth:
     """Checks room tokens and signs tickets.
 
@@ -95,20 +103,20 @@ class Auth:
         department = str(claims.get("department", ""))[:100]
         return Identity(participant, name, department, role, float(claims["exp"]))
 
-    def ticket(self, participant: str, room: str, now: float) -> tuple[str, float]:
+    def ticket(self, participant: str, room: str, role: Role, now: float) -> tuple[str, float]:
         """Sign a ticket for a room's pictures; returns it and its end in Unix seconds."""
         expires_at = now + self._ticket_s
-        claims = {"sub": participant, "room": room, "exp": int(expires_at)}
+        claims = {"sub": participant, "room": room, "role": role, "exp": int(expires_at)}
         return _encode(claims, self._ticket_key, _TICKET_AUDIENCE), expires_at
 
-    def check_ticket(self, ticket: str | None, room: str) -> str:
-        """Return the participant of a ticket; raises `Unauthenticated` or `Forbidden`."""
+    def check_ticket(self, ticket: str | None, room: str) -> Holder:
+        """Say whose ticket it is; raises `Unauthenticated` or `Forbidden`."""
         if not ticket:
             raise Unauthenticated("a ticket is needed")
         claims = _decode(ticket, self._ticket_key, _TICKET_AUDIENCE)
         if claims["room"] != room:
             raise Forbidden("the ticket is for another room")
-        return str(claims["sub"])
+        return Holder(str(claims["sub"]), claims.get("role", "member"))
 
 
 def make_token(

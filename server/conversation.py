@@ -86,4 +86,6 @@ def _seen(asset: AssetState, is_missing: bool, path: Path) -> api.Seen:
         text_rows=() if is_missing else translate.text_rows(asset.asset, asset.rows),
         lab_rows=() if is_missing else translate.lab_rows(asset.asset, asset.rows),
         missing=is_missing,
+        frames=asset.frames,
+        imaging=translate.seen_imaging(asset.imaging),
     )

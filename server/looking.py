@@ -119,6 +119,8 @@ class Looking:
                         height=observation.height,
                         orientation=observation.orientation,
                         mismatch=observation.mismatch,
+                        frames=observation.frames,
+                        imaging=translate.imaging(observation.imaging),
                     )
                 ]
             case api.LevelReady():

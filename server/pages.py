@@ -13,7 +13,7 @@ from starlette.routing import Route
 from protocol.errors import ErrorCode, Forbidden, OpRefused, ProtocolError, Unauthenticated
 from protocol.state import AssetState
 from server.assets import Assets
-from server.auth import Auth, is_name
+from server.auth import Auth, Holder, is_name
 from server.hub import Hub
 from server.log import LogUnavailable
 from server.turn_records import TurnRecords
@@ -21,13 +21,19 @@ from server.turn_records import TurnRecords
 _SHOWN_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
 )
+_DICOM = "application/dicom"
+_GRAY_FRAME = "application/vnd.consilium.frame"
 _CACHE = "private, max-age=31536000, immutable"
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Referrer-Policy": "no-referrer",
 }
-_UNKNOWN = {ErrorCode.ASSET_UNKNOWN: 404, ErrorCode.TURN_UNKNOWN: 404}
+_UNKNOWN = {
+    ErrorCode.ASSET_UNKNOWN: 404,
+    ErrorCode.ASSET_NOT_READY: 404,
+    ErrorCode.TURN_UNKNOWN: 404,
+}
 
 
 class Unknown(ProtocolError):
@@ -48,6 +54,7 @@ class Pages:
         base = "/v1/rooms/{room}"
         return [
             Route(base + "/assets/{asset}/levels/{level:int}", self.level, methods=["GET"]),
+            Route(base + "/assets/{asset}/frames/{frame:int}", self.frame, methods=["GET"]),
             Route(base + "/assets/{asset}/original", self.original, methods=["GET"]),
             Route(base + "/turns/{turn}", self.turn, methods=["GET"]),
         ]
@@ -66,12 +73,28 @@ class Pages:
         place = self._assets.level(asset.asset, number)
         return _file(request, str(place), level.media_type, etag)
 
+    async def frame(self, request: Request) -> Response:
+        """One frame of a medical image with all its depth."""
+        number = request.path_params["frame"]
+        try:
+            asset = await self._asset(request)
+            if asset.imaging is None or asset.status == "failed" or number >= asset.frames:
+                raise Unknown("no such frame", code=ErrorCode.ASSET_UNKNOWN)
+            place = self._assets.frame(asset.asset, number)
+            if not await self._assets.is_there(place):
+                raise Unknown("the frame is not decoded yet", code=ErrorCode.ASSET_NOT_READY)
+        except ProtocolError as error:
+            return _refusal(error)
+        media_type = "image/png" if asset.imaging.color else _GRAY_FRAME
+        return _file(request, str(place), media_type, f'"{asset.sha256}-frame-{number}"')
+
     async def original(self, request: Request) -> Response:
-        """The bytes as they were uploaded."""
+        """The bytes as they were uploaded; of a medical image, which names people, to the chair."""
         try:
             asset = await self._asset(request)
             if asset.sha256 is None or asset.status == "failed":
                 raise Unknown("the asset is not committed", code=ErrorCode.ASSET_UNKNOWN)
+            self._check_original(request, asset)
         except ProtocolError as error:
             return _refusal(error)
         is_shown = asset.media_type in _SHOWN_TYPES
@@ -112,10 +135,19 @@ class Pages:
             raise Unknown("no such asset in this room", code=ErrorCode.ASSET_UNKNOWN)
         return asset
 
-    def _check(self, request: Request, room: str) -> None:
+    def _check_original(self, request: Request, asset: AssetState) -> None:
+        if self._check(request, request.path_params["room"]).role == "chair":
+            return
+        if asset.media_type == _DICOM:
+            raise Forbidden("the file says whom it shows; only the chair may have it")
+        if not asset.media_type:
+            # Until somebody has looked it may be such a file.
+            raise Unknown("the asset was not looked at yet", code=ErrorCode.ASSET_NOT_READY)
+
+    def _check(self, request: Request, room: str) -> Holder:
         if not is_name(room):
             raise Unknown("no such room", code=ErrorCode.ASSET_UNKNOWN)
-        self._auth.check_ticket(request.query_params.get("ticket"), room)
+        return self._auth.check_ticket(request.query_params.get("ticket"), room)
 
 
 def _file(request: Request, path: str, media_type: str, etag: str) -> Response:

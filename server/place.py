@@ -165,7 +165,7 @@ class Place:
 
     def _access(self) -> MediaAccess:
         ticket, self._ticket_until = self._house.auth.ticket(
-            self.identity.participant, self._room_name, self._house.wall()
+            self.identity.participant, self._room_name, self.identity.role, self._house.wall()
         )
         return MediaAccess(
             base=f"/v1/rooms/{self._room_name}/assets",

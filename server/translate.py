@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from engine import api
 from protocol import shapes
 from protocol.errors import ErrorCode
@@ -45,6 +47,16 @@ def row(seen: api.TextRow | api.LabRow) -> shapes.ObservedRow:
 
 def _box(drawn: shapes.Rectangle) -> api.Box:
     return api.Box(x=drawn.x, y=drawn.y, width=drawn.width, height=drawn.height)
+
+
+def imaging(told: api.Imaging | None) -> shapes.Imaging | None:
+    """What a medical image says of its pixels, for an event."""
+    return None if told is None else msgspec.convert(msgspec.to_builtins(told), shapes.Imaging)
+
+
+def seen_imaging(told: shapes.Imaging | None) -> api.Imaging | None:
+    """The same, as the engine said it."""
+    return None if told is None else msgspec.convert(msgspec.to_builtins(told), api.Imaging)
 
 
 def text_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.TextRow, ...]:

@@ -17,6 +17,8 @@ class PerceptionConfig:
 
     max_bytes: int = 512 * 1024 * 1024
     max_pixels: int = 100_000_000
+    # 500 Mpx are 2,000 frames of 512 x 512, and 1 GB on the disk as 16-bit samples.
+    max_series_pixels: int = 500_000_000
     max_open: int = 64
     decode_s: float = 60.0
     read_s: float = 120.0

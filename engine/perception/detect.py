@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +27,20 @@ _PILLOW_FORMAT = {
     "image/tiff": "TIFF",
 }
 
+DICOM = "application/dicom"
+
 # What senders write for the same thing.
 _SAME_TYPE = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-ms-bmp": "image/bmp"}
 
 # Sizes that the second header of a BMP may have; "BM" alone also begins English sentences.
 _BMP_HEADERS = {12, 40, 52, 56, 64, 108, 124}
+
+# Group 0002 or 0008 with an element that comes early in it, then its type if that is stated.
+_BARE_DICOM = re.compile(
+    rb"(?:[\x02\x08]\x00[\x00-\x20]\x00|\x00[\x02\x08]\x00[\x00-\x20])"
+    rb"(?P<vr>AE|CS|DA|OB|SH|TM|UI|UL)?",
+    re.DOTALL,
+)
 
 # What Pillow's parsers of headers and metadata raise on bytes that mean nothing.
 DAMAGE: tuple[type[Exception], ...] = (
@@ -55,14 +65,7 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
     Raises `EngineError`: `media_empty`, `media_too_big`, `media_unsupported`, `media_truncated`,
     `media_corrupt`, `media_too_many_pixels`.
     """
-    size = os.path.getsize(path)
-    if size == 0:
-        raise EngineError(EngineCode.MEDIA_EMPTY, "The file is empty.")
-    if size > max_bytes:
-        raise EngineError(
-            EngineCode.MEDIA_TOO_BIG,
-            f"The file has {size:,} bytes; at most {max_bytes:,} are looked at.",
-        )
+    check_size(path, max_bytes)
     media_type = _type_by_magic(path)
     if media_type is None:
         raise EngineError(
@@ -91,6 +94,31 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
     if orientation >= 5 and media_type != "image/tiff":
         width, height = height, width
     return Kind(media_type, width, height, orientation)
+
+
+def check_size(path: str, max_bytes: int) -> None:
+    """Raise `EngineError`: `media_empty` or `media_too_big`."""
+    size = os.path.getsize(path)
+    if size == 0:
+        raise EngineError(EngineCode.MEDIA_EMPTY, "The file is empty.")
+    if size > max_bytes:
+        raise EngineError(
+            EngineCode.MEDIA_TOO_BIG,
+            f"The file has {size:,} bytes; at most {max_bytes:,} are looked at.",
+        )
+
+
+def is_dicom(path: str) -> bool:
+    """Whether it is DICOM: by its magic, or by its first element where the preamble is left out."""
+    with open(path, "rb") as file:
+        head = file.read(132)
+    if head[128:] == b"DICM":
+        return True
+    first = _BARE_DICOM.match(head)
+    if first is None:
+        return False
+    # Without a type, four bytes of length follow; the first elements are all short.
+    return first["vr"] is not None or 0 < int.from_bytes(head[4:8], "little") <= 64
 
 
 def open_picture(path: str, media_type: str) -> Image.Image:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from PIL import Image
 
 from engine.api import LevelReady
-from engine.perception.picture import Source
+from engine.perception.detect import DICOM, Kind
 from engine.perception.wire import UNFINISHED_SUFFIX
 
 SMALL_SIDES_PX = (16, 64, 256)
@@ -20,11 +21,29 @@ _DRAFT_FROM_PIXELS = 1_000_000
 
 _QUALITY = {16: 60, 64: 70, 256: 80, 1024: 85}
 
-_LOSSLESS_TYPES = {"image/png", "image/gif", "image/bmp", "image/tiff"}
+_LOSSLESS_TYPES = {"image/png", "image/gif", "image/bmp", "image/tiff", DICOM}
 _LOSSLESS_ALWAYS_PIXELS = 4_000_000
 _LOSSLESS_NEVER_PIXELS = 40_000_000
 # Screenshots and sheets take under 0.5 byte a pixel as PNG, photographs 1.5 and more.
 _SCREEN_BYTES_PER_PIXEL = 1.0
+
+
+class Source(Protocol):
+    """What levels are made of: a file, and perhaps a quick way to a small picture of it."""
+
+    @property
+    def path(self) -> str:
+        """Where the file lies."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        ...
+
+    def draft(self, side_px: int) -> Image.Image | None:
+        """A picture at least this large, if that is faster than all pixels."""
+        ...
 
 
 class Pyramid:

@@ -193,6 +193,7 @@ class Perception:
             declared_type=look.media.declared_type,
             max_bytes=self._config.max_bytes,
             max_pixels=self._config.max_pixels,
+            max_series_pixels=self._config.max_series_pixels,
             cpu_s=_cpu_s(self._config.decode_s),
         )
         async with asyncio.TaskGroup() as both:
@@ -256,5 +257,5 @@ def _sweep(look: _Look) -> None:
     if look.spool is not None:
         look.spool.discard()
     folder = Path(look.media.derived_dir)
-    for path in (folder / PIXELS_NAME, *folder.glob(f".*{UNFINISHED_SUFFIX}")):
+    for path in (folder / PIXELS_NAME, *folder.rglob(f".*{UNFINISHED_SUFFIX}")):
         path.unlink(missing_ok=True)

@@ -74,7 +74,7 @@ class Worker:
         try:
             match request:
                 case Decode():
-                    yield from decode(request)
+                    yield from look(request)
                 case Read():
                     yield from self._read(request)
                 case _:
@@ -162,6 +162,20 @@ class Worker:
 def _covers(box: Box, cell: Box) -> bool:
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
     return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
+
+
+def look(request: Decode) -> Iterator[Answer]:
+    """Decode by what the bytes are."""
+    from engine.perception.detect import check_size, is_dicom
+
+    check_size(request.path, request.max_bytes)
+    if not is_dicom(request.path):
+        yield from decode(request)
+        return
+    # pydicom and its decoders take a quarter of a second to load, which few files need.
+    from engine.perception.dicomlook import decode_dicom
+
+    yield from decode_dicom(request)
 
 
 def decode(request: Decode) -> Iterator[Answer]:

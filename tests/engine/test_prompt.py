@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from engine.api import Box, LabRow, Message, Seen, TextRow
+from engine.api import Box, Imaging, LabRow, Message, Seen, TextRow
 from engine.prompt import PromptTooLong, PromptWriter
 
 BOX = Box(0, 0, 10, 10)
@@ -151,3 +151,44 @@ def test_rows_that_cannot_be_judged_are_told_apart_from_normal_ones(writer):
     assert "No range to compare with:\n- Analyte 2 2.5 cannot be judged\n" in prompt.text
     only_normal = msgspec.structs.replace(sheet(), lab_rows=(lab(1),))
     assert "Out of range: none." in writer.write((user("?", only_normal),), unknown, 4000).text
+
+
+def test_a_medical_image_is_described_and_its_pixels_are_not_claimed_to_be_read(writer):
+    imaging = Imaging(
+        modality="CT",
+        body_part="CHEST",
+        view="axial",
+        pixel_spacing=(0.5, 0.75),
+        window_center=40,
+        window_width=400,
+    )
+    seen = Seen(
+        media="m",
+        name="series.dcm",
+        path="",
+        media_type="application/dicom",
+        width=512,
+        height=256,
+        frames=120,
+        imaging=imaging,
+    )
+    prompt = writer.write((user("What is it?", seen),), unknown, 4000)
+    assert (
+        "Medical image series.dcm: CT, chest, axial, 120 frames, 512x256 pixels, "
+        "pixel spacing 0.5 x 0.75 mm, window center 40 width 400."
+    ) in prompt.text
+    assert "no text was found" not in prompt.text
+
+
+def test_a_medical_image_that_says_nothing_has_its_size(writer):
+    seen = Seen(
+        media="m",
+        name="x.dcm",
+        path="",
+        media_type="application/dicom",
+        width=8,
+        height=9,
+        imaging=Imaging(),
+    )
+    prompt = writer.write((user("?", seen),), unknown, 4000)
+    assert "Medical image x.dcm: 8x9 pixels." in prompt.text

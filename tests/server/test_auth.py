@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import ErrorCode, Forbidden, Unauthenticated
 from protocol.messages import Hello
-from server.auth import Auth, is_name, make_token
+from server.auth import Auth, Holder, is_name, make_token
 
 SECRET, KEY = "s" * 32, "k" * 32
 
@@ -75,8 +75,8 @@ def test_a_refresh_is_for_the_same_person_and_room():
 
 def test_a_ticket_opens_the_pictures_of_its_room_alone():
     auth = Auth(SECRET, KEY, 60)
-    ticket, expires_at = auth.ticket("p", "r", time.time())
-    assert auth.check_ticket(ticket, "r") == "p" and expires_at > time.time()
+    ticket, expires_at = auth.ticket("p", "r", "chair", time.time())
+    assert auth.check_ticket(ticket, "r") == Holder("p", "chair") and expires_at > time.time()
     with pytest.raises(Forbidden):
         auth.check_ticket(ticket, "s")
     with pytest.raises(Unauthenticated):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from engine import api
 from protocol.room import RoomState
-from protocol.shapes import Actor, LabRow, Rectangle
+from protocol.shapes import Actor, Imaging, LabRow, Rectangle
 from protocol.state import AssetState, TurnState
 from server import conversation
 
@@ -109,3 +112,10 @@ def test_a_question_about_nothing_in_particular_is_about_the_newest_pictures():
     chosen = conversation.assets_of_question(state, ())
     assert len(chosen) == conversation.MAX_ASSETS and chosen[-1] == "a39"
     assert conversation.assets_of_question(state, ("a1",)) == ("a1",)
+
+
+def test_a_medical_series_is_told_with_its_frames():
+    series = replace(asset("a"), frames=30, imaging=Imaging(modality="US", color=True))
+    (message,) = said(room([series], [turn("t1", 1, assets=("a",))]), "t1")
+    (seen,) = message.seen
+    assert (seen.frames, seen.imaging) == (30, api.Imaging(modality="US", color=True))

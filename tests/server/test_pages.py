@@ -10,6 +10,7 @@ import jwt
 import pytest
 
 from engine import api
+from server.auth import Auth
 from tests.support.scripted_engine import ScriptedEngine
 
 PICTURE = bytes(range(256)) * 40
@@ -37,6 +38,37 @@ async def shown(start):
     await mei.hear("turn.done")
     async with httpx.AsyncClient(base_url=server.base) as http:
         yield Shown(server, mei, asset, http)
+
+
+@pytest.fixture
+async def series(start):
+    """A server with a series of two frames, of which the second is decoded."""
+    engine = ScriptedEngine()
+    server = await start(engine)
+    mei = await server.join()
+    asset = (await mei.upload(PICTURE, name="series.dcm"))["asset"]
+    frames = server.settings.folder / "derived" / asset / "work" / "frames"
+    frames.mkdir(parents=True)
+    (frames / "1").write_bytes(b"frame bytes")
+    detected = api.Detected(
+        media=asset,
+        media_type="application/dicom",
+        width=9,
+        height=9,
+        frames=2,
+        imaging=api.Imaging(modality="CT"),
+    )
+    look = engine.look(asset)
+    look.put_nowait(detected)
+    look.put_nowait(api.Completed(media=asset))
+    await mei.hear("asset.read")
+    async with httpx.AsyncClient(base_url=server.base) as http:
+        yield Shown(server, mei, asset, http)
+
+
+def ticket_of(shown, role):
+    key = (shown.server.settings.folder / "ticket.key").read_text()
+    return Auth(None, key, 60).ticket("p", "ward-7", role, time.time())[0]
 
 
 class Shown:
@@ -125,12 +157,47 @@ async def test_a_turns_record_holds_the_prompt_and_the_tokens(shown):
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_unknown_content_is_a_download(shown):
+async def test_unknown_content_is_a_download(shown, start):
     closed = await shown.client.upload(b"<script>alert(1)</script>", stream=2, name="a.html")
-    answer = await shown.get(f"{shown.base}/{closed['asset']}/original")
+    path = f"{shown.base}/{closed['asset']}/original"
+    answer = await shown.get(path, ticket=ticket_of(shown, "chair"))
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in answer.headers["content-security-policy"]
+
+
+async def test_the_original_of_a_dicom_file_is_for_the_chair_alone(series):
+    path = f"{series.base}/{series.asset}/original"
+    refused = await series.get(path)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert PICTURE[:16] not in refused.content
+    chair = await series.get(path, ticket=ticket_of(series, "chair"))
+    assert (chair.status_code, chair.content) == (200, PICTURE)
+    assert chair.headers["content-disposition"].startswith("attachment")
+
+
+async def test_until_somebody_looked_a_file_may_be_one_and_is_not_given_out(shown):
+    closed = await shown.client.upload(PICTURE, stream=2, name="x.dcm")
+    answer = await shown.get(f"{shown.base}/{closed['asset']}/original")
+    assert (answer.status_code, answer.json()["code"]) == (404, "asset_not_ready")
+
+
+async def test_a_frame_is_served_as_soon_as_it_is_decoded(series):
+    path = f"{series.base}/{series.asset}/frames"
+    answer = await series.get(f"{path}/1")
+    assert (answer.status_code, answer.content) == (200, b"frame bytes")
+    assert answer.headers["content-type"] == "application/vnd.consilium.frame"
+    assert "immutable" in answer.headers["cache-control"]
+    later = await series.get(f"{path}/0")
+    assert (later.status_code, later.json()["code"]) == (404, "asset_not_ready")
+    beyond = await series.get(f"{path}/2")
+    assert (beyond.status_code, beyond.json()["code"]) == (404, "asset_unknown")
+    assert (await series.http.get(f"{path}/1")).status_code == 401
+
+
+async def test_a_picture_that_is_no_series_has_no_frames(shown):
+    answer = await shown.get(f"{shown.base}/{shown.asset}/frames/0")
+    assert (answer.status_code, answer.json()["code"]) == (404, "asset_unknown")
 
 
 async def test_tickets_are_renewed_before_they_end(start):

@@ -58,3 +58,20 @@ def test_values_that_are_not_normal_are_marked(flag, number, severity):
 def test_a_bound_of_zero_makes_nothing_critical():
     mark = translate.out_of_range_mark("a", lab("high", 0.5, high=0.0))
     assert mark is not None and mark.severity == "warning"
+
+
+def test_what_a_medical_image_says_comes_back_as_it_went():
+    told = api.Imaging(
+        modality="CT",
+        body_part="CHEST",
+        view="axial",
+        laterality="left",
+        pixel_spacing=(0.5, 0.75),
+        window_center=40,
+        window_width=400,
+    )
+    sent = translate.imaging(told)
+    assert sent is not None and sent.pixel_spacing is not None
+    assert (sent.pixel_spacing.rows, sent.pixel_spacing.columns) == (0.5, 0.75)
+    assert translate.seen_imaging(sent) == told
+    assert translate.imaging(None) is None and translate.seen_imaging(None) is None

@@ -23,12 +23,14 @@ from protocol.room import EventGap, RoomState, apply  # noqa: E402
 from protocol.shapes import (  # noqa: E402
     Actor,
     Annotation,
+    Imaging,
     LabRow,
     Level,
     Point,
     PointMark,
     Polygon,
     Rectangle,
+    Spacing,
     Span,
     SpanLink,
     Target,
@@ -130,6 +132,35 @@ HISTORIES: dict[str, list[ev.Event]] = {
         ),
         ev.AssetObserved(at=AT, actor=SYSTEM, asset="as-1", rows=(GLUCOSE,)),
         ev.AssetRead(at=AT, actor=SYSTEM, asset="as-1", timings={"read_s": 1.5}),
+    ],
+    "a medical series says what it shows, and a mark is on one of its frames": [
+        opened(name="series.dcm"),
+        committed(),
+        ev.AssetDetected(
+            at=AT,
+            actor=MODEL,
+            asset="as-1",
+            media_type="application/dicom",
+            width=512,
+            height=512,
+            frames=120,
+            imaging=Imaging(
+                modality="CT",
+                body_part="CHEST",
+                view="axial",
+                pixel_spacing=Spacing(rows=0.75, columns=0.5),
+                window_center=40,
+                window_width=400,
+            ),
+        ),
+        ev.AnnotationPut(
+            at=AT,
+            actor=OTTO,
+            op_id="o-1",
+            annotation=Annotation(
+                id="a-1", target=Target(asset="as-1", frame=57), shape=box(10, 20, 30, 40)
+            ),
+        ),
     ],
     "a row that is observed again takes its old place": [
         opened(),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from engine.api import EngineCode, EngineError
-from engine.perception.detect import identify, is_cut_short, is_declared_wrongly
+from engine.perception.detect import identify, is_cut_short, is_declared_wrongly, is_dicom
 
 LIMITS = {"max_bytes": 1_000_000, "max_pixels": 1_000_000}
 
@@ -155,3 +155,28 @@ def test_a_wrong_declaration_is_noticed(declared, is_wrong):
 
 def test_other_spellings_of_a_type_are_no_lie():
     assert not is_declared_wrongly("image/jpg", "image/jpeg")
+
+
+def head_of(dataset_start: bytes) -> bytes:
+    return dataset_start + b"CT\0" * 60
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\0" * 128 + b"DICM", True),
+        (b"II*\0" + b"\0" * 124 + b"DICM", True),  # a TIFF reader sees a TIFF, and CT_small is so
+        (head_of(b"\x08\0\x05\0CS\n\0ISO_IR 100"), True),
+        (head_of(b"\0\x08\0\x05CS\0\nISO_IR 100"), True),
+        (head_of(b"\x08\0\x05\0\n\0\0\0ISO_IR 100"), True),
+        (head_of(b"\x02\0\0\0UL\x04\0"), True),
+        (head_of(b"\x08\0\x05\0\xff\xff\xff\xff"), False),
+        (b"\x08\0", False),
+        (b"DICM", False),
+        (b"", False),
+    ],
+)
+def test_dicom_is_known_with_and_without_its_preamble(tmp_path, content, expected):
+    path = tmp_path / "upload"
+    path.write_bytes(content)
+    assert is_dicom(str(path)) is expected

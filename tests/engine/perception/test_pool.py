@@ -29,6 +29,7 @@ def request(folder, content):
         declared_type=None,
         max_bytes=10**9,
         max_pixels=10**8,
+        max_series_pixels=10**9,
         cpu_s=60,
     )
 

@@ -24,6 +24,7 @@ from engine.api import (
 )
 from engine.perception.config import PerceptionConfig
 from engine.perception.service import Perception
+from tests.support.dicoms import shipped
 from tests.support.labsheet_render import photo, render_sheet
 from tests.support.looking import look, media, of
 
@@ -330,3 +331,41 @@ async def test_ten_items_at_once_all_end(perception, tmp_path):
     items = [media(tmp_path, small_picture(form)) for form in ("PNG", "JPEG") * 5]
     ends = await asyncio.gather(*[look(perception, item) for item in items])
     assert all(isinstance(seen[-1], Completed) for seen in ends)
+
+
+# -- medical images ------------------------------------------------------------------------------
+
+
+async def test_a_dicom_series_is_decoded_in_the_worker_frame_by_frame(perception, tmp_path):
+    item = media(tmp_path, shipped("examples_ybr_color.dcm").read_bytes())
+    seen = await look(perception, item)
+    (detected,) = of(Detected, seen)
+    assert (detected.media_type, detected.frames) == ("application/dicom", 30)
+    assert [level.level for level in of(LevelReady, seen)] == [16, 64, 256, 0]
+    assert of(Progress, seen)[-1] == Progress(media=item.id, stage="frames", done=30, total=30)
+    assert len(os.listdir(f"{item.derived_dir}/frames")) == 30
+    assert {"detected", "decoded", "levels", "frames", "total"} <= set(seen[-1].timings)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("waveform_ecg.dcm", EngineCode.MEDIA_UNSUPPORTED),
+        ("MR_truncated.dcm", EngineCode.MEDIA_TRUNCATED),
+        # A byte stands before its first element, so it is nothing that can be told.
+        ("no_meta.dcm", EngineCode.MEDIA_UNSUPPORTED),
+    ],
+)
+async def test_a_dicom_file_without_a_picture_fails_by_its_code(perception, tmp_path, name, code):
+    (failed,) = await look(perception, media(tmp_path, shipped(name).read_bytes()))
+    assert isinstance(failed, MediaFailed) and failed.code is code
+
+
+async def test_a_series_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
+    small = Perception(PerceptionConfig(max_series_pixels=1_000_000))
+    await small.start()
+    item = media(tmp_path, shipped("examples_ybr_color.dcm").read_bytes())
+    (failed,) = await look(small, item)
+    assert isinstance(failed, MediaFailed)
+    assert failed.code is EngineCode.MEDIA_TOO_MANY_PIXELS
+    await small.stop()

@@ -59,6 +59,7 @@ def test_the_worker_ends_when_its_parent_closes_the_pipe(tmp_path):
         declared_type=None,
         max_bytes=10,
         max_pixels=10,
+        max_series_pixels=10,
         cpu_s=10,
     )
     arguments = ["--role=decode", "--memory-bytes=3000000000", "--ocr-threads=1"]

@@ -145,6 +145,8 @@ function assetAfter(asset: Asset, event: Exclude<AssetEvent, { type: "asset.open
         media_type: event.media_type,
         width: event.width,
         height: event.height,
+        frames: event.frames ?? 1,
+        imaging: event.imaging ?? null,
       };
     case "asset.level":
       return { ...asset, levels: withLevel(asset.levels, event.level) };
@@ -293,6 +295,8 @@ const wholeAsset = (asset: AssetState): Asset => ({
   rows: [],
   code: null,
   message: "",
+  frames: 1,
+  imaging: null,
   ...asset,
 });
 

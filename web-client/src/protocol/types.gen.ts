@@ -245,6 +245,34 @@ export interface Level {
   media_type: string;
 }
 
+/** Millimetres from one row of pixels to the next, and from column to column; a pair. */
+export type Spacing = readonly [rows: number, columns: number];
+
+/**
+ * What a medical image says of its pixels; nothing in it names a person, a place or a time.
+ *
+ * Words are defined terms of DICOM or "". The window is the file's first, null without one. The
+ * frames of what is not `color` have all the depth of the file.
+ */
+export interface Imaging {
+  /** @default "" */
+  modality?: string;
+  /** @default "" */
+  body_part?: string;
+  /** @default "" */
+  view?: string;
+  /** @default "" */
+  laterality?: string;
+  /** @default null */
+  pixel_spacing?: Spacing | null;
+  /** @default null */
+  window_center?: number | null;
+  /** @default null */
+  window_width?: number | null;
+  /** @default false */
+  color?: boolean;
+}
+
 /** A part `[start, end)` of an answer, in code points. */
 export interface Span {
   start: number;
@@ -304,6 +332,10 @@ export interface AssetState {
   code?: ErrorCode | null;
   /** @default "" */
   message?: string;
+  /** @default 1 */
+  frames?: number;
+  /** @default null */
+  imaging?: Imaging | null;
 }
 
 /** A mark with who made it and when; deleted ones stay, so that they can be restored. */
@@ -714,7 +746,12 @@ export interface AssetCommitted {
   sha256: string;
 }
 
-/** What the asset really is; `mismatch` when the sender said otherwise. */
+/**
+ * What the asset really is; `mismatch` when the sender said otherwise.
+ *
+ * With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
+ * be fetched one by one.
+ */
 export interface AssetDetected {
   type: "asset.detected";
   /** @default 0 */
@@ -733,6 +770,10 @@ export interface AssetDetected {
   orientation?: number;
   /** @default false */
   mismatch?: boolean;
+  /** @default 1 */
+  frames?: number;
+  /** @default null */
+  imaging?: Imaging | null;
 }
 
 /** One more resolution can be fetched. */

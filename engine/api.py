@@ -62,11 +62,13 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture (later: recording, video, series) that perception is to look at.
+    """One picture or recording that perception is to look at or listen to.
 
     `path` names the committed bytes; `None` means the bytes arrive by `feed` and end with
     `close`. Everything perception makes of it (levels) is written under `derived_dir`.
-    `declared_type` is what the sender said it is: reported when it lies, never obeyed.
+    `declared_type` is what the sender said it is: reported when it lies, never obeyed — but for
+    raw samples, which say nothing of themselves: "audio/pcm;rate=48000;channels=1" is 16-bit
+    little-endian. Fed bytes of an "audio/…" type are listened to as they come.
     """
 
     id: str
@@ -80,8 +82,9 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
 class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     """What the bytes really are, known before anything was decoded in full.
 
-    `width` and `height` are those of the oriented picture. `mismatch` is true when
-    the declared type differs from the detected one.
+    `width` and `height` are those of the oriented picture, 0 for sound. `mismatch` is true when
+    the declared type differs from the detected one. `duration_s` is that of a recording: its
+    samples by its rate.
     """
 
     media: str
@@ -90,6 +93,7 @@ class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     height: int
     orientation: int = 1
     mismatch: bool = False
+    duration_s: float = 0.0
 
 
 class LevelReady(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
@@ -143,6 +147,20 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     score: float = 1.0
 
 
+class Speech(msgspec.Struct, frozen=True, kw_only=True, tag="speech"):
+    """One utterance: what was said from `start_s` to `end_s` of the recording.
+
+    A later one with the same `id` replaces an earlier, which was not `final`.
+    """
+
+    media: str
+    id: str
+    start_s: float
+    end_s: float
+    text: str
+    final: bool = True
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
     """How far a long look has come; `total` is 0 while unknown."""
 
@@ -167,7 +185,7 @@ class MediaFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     message: str
 
 
-Observation = Detected | LevelReady | TextRow | LabRow | Progress | Completed | MediaFailed
+Observation = Detected | LevelReady | TextRow | LabRow | Speech | Progress | Completed | MediaFailed
 
 
 # -- turns ---------------------------------------------------------------------------------------
@@ -189,6 +207,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     height: int
     text_rows: tuple[TextRow, ...] = ()
     lab_rows: tuple[LabRow, ...] = ()
+    speech: tuple[Speech, ...] = ()
     missing: bool = False
 
 

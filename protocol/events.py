@@ -36,12 +36,13 @@ class Event(ServerMessage, frozen=True, kw_only=True):
 
 
 class AssetOpened(Event, tag="asset.opened", frozen=True, kw_only=True):
-    """An upload began."""
+    """An upload began. `media_type` is what a microphone sends."""
 
     asset: str
     name: str
     kind: Literal["file", "camera", "microphone"] = "file"
     size: int | None = None
+    media_type: str = ""
 
 
 class AssetCommitted(Event, tag="asset.committed", frozen=True, kw_only=True):
@@ -53,7 +54,10 @@ class AssetCommitted(Event, tag="asset.committed", frozen=True, kw_only=True):
 
 
 class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
-    """What the asset really is; `mismatch` when the sender said otherwise."""
+    """What the asset really is; `mismatch` when the sender said otherwise.
+
+    `duration_s` is that of a recording, whose `width` and `height` are 0.
+    """
 
     asset: str
     media_type: str
@@ -61,6 +65,7 @@ class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
     height: int
     orientation: int = 1
     mismatch: bool = False
+    duration_s: float = 0.0
 
 
 class AssetLevel(Event, tag="asset.level", frozen=True, kw_only=True):

@@ -127,7 +127,12 @@ def fold(state: RoomState, event: Any) -> None:
 def _fold_asset(state: RoomState, event: Any) -> None:
     if isinstance(event, ev.AssetOpened):
         state.assets[event.asset] = AssetState(
-            asset=event.asset, name=event.name, by=event.actor, size=event.size
+            asset=event.asset,
+            name=event.name,
+            by=event.actor,
+            kind=event.kind,
+            size=event.size,
+            media_type=event.media_type,
         )
         return
     asset = state.assets.get(event.asset)
@@ -138,7 +143,11 @@ def _fold_asset(state: RoomState, event: Any) -> None:
             asset = replace(asset, status="committed", size=event.size, sha256=event.sha256)
         case ev.AssetDetected():
             asset = replace(
-                asset, media_type=event.media_type, width=event.width, height=event.height
+                asset,
+                media_type=event.media_type,
+                width=event.width,
+                height=event.height,
+                duration_s=event.duration_s,
             )
         case ev.AssetLevel():
             asset = replace(asset, levels=_with_level(asset.levels, event.level))

@@ -17,7 +17,7 @@ from server import translate
 from server.assets import Assets, Disk
 from server.background import Background
 from server.hub import Hosted, Hub
-from server.upload import Claim, Refused, Upload, claim_path, forget
+from server.upload import Claim, Listener, Refused, Upload, claim_path, forget
 
 
 class Look(Protocol):
@@ -25,6 +25,14 @@ class Look(Protocol):
 
     def __call__(self, room: str, asset: str, declared_type: str | None) -> None:
         """Start to look at it; returns at once."""
+        ...
+
+
+class Hear(Protocol):
+    """Who listens to a microphone from its first byte on."""
+
+    def __call__(self, claim: Claim) -> Listener:
+        """Start to listen; returns at once."""
         ...
 
 
@@ -38,6 +46,7 @@ class Ingest:
         hub: Hub,
         background: Background,
         look: Look,
+        hear: Hear,
         wall: Callable[[], float],
         *,
         max_asset_bytes: int,
@@ -58,6 +67,7 @@ class Ingest:
         self._hub = hub
         self._background = background
         self._look = look
+        self._hear = hear
         self._wall = wall
         self._uploads: dict[str, Upload] = {}
 
@@ -69,7 +79,7 @@ class Ingest:
         """Start an upload or find the one to go on with; raises `Refused` or `OSError`."""
         if message.size is not None and message.size > self.max_asset_bytes:
             raise Refused(ErrorCode.MEDIA_TOO_BIG, f"the limit is {self.max_asset_bytes} bytes")
-        if message.kind != "file":
+        if message.kind == "camera":
             raise Refused(ErrorCode.MEDIA_UNSUPPORTED, f"{message.kind} streams are not read here")
         if message.asset is not None:
             return await self._go_on(hosted, by, message.asset)
@@ -82,9 +92,13 @@ class Ingest:
             media_type=message.media_type,
             size=message.size,
             sha256=message.sha256,
+            kind=message.kind,
+            asks=message.asks,
         )
         upload = self._upload(claim)
         await upload.prepare()
+        if claim.is_live:
+            upload.listener = self._hear(claim)
         opened = AssetOpened(
             at=self._now_ms(),
             actor=by,
@@ -93,6 +107,7 @@ class Ingest:
             name=claim.name,
             kind=message.kind,
             size=claim.size,
+            media_type=claim.media_type if claim.is_live else "",
         )
         self._background.spawn(self._run(upload, opened), f"upload {claim.asset}")
         return upload
@@ -162,8 +177,10 @@ class Ingest:
         return sha256
 
     async def _finish(self, hosted: Hosted, upload: Upload, outcome: str | Refused) -> None:
-        claim = upload.claim
+        claim, listener = upload.claim, upload.listener
         if isinstance(outcome, Refused):
+            if listener is not None:
+                listener.abandon()
             if outcome.is_final:
                 await self._fail(hosted, claim.asset, outcome.code, outcome.message)
             else:
@@ -180,7 +197,10 @@ class Ingest:
         )
         await hosted.room.record(committed)
         self._tell(upload, sha256=outcome)
-        self._look(claim.room, claim.asset, claim.media_type or None)
+        if listener is not None:
+            listener.committed()
+        else:
+            self._look(claim.room, claim.asset, claim.media_type or None)
         await self._disk.do(lambda: claim_path(upload.path).unlink(missing_ok=True))
 
     async def _fail(self, hosted: Hosted, asset: str, code: ErrorCode, message: str) -> None:
@@ -204,9 +224,20 @@ class Ingest:
         )
 
     async def abandon_later(self, room: str, asset: str) -> None:
-        """Fail an open asset that nobody sends any more, unless somebody goes on in time."""
+        """Fail an open asset that nobody sends any more, unless somebody goes on in time.
+
+        What a microphone sent before is kept: it is all that was said.
+        """
         await asyncio.sleep(self._resume_s)
-        if not self.is_coming(asset):
+        claim = await self._disk.do(lambda: self._read_claim(asset))
+        if self.is_coming(asset):
+            return
+        if claim is not None and claim.is_live:
+            upload = self._upload(claim)
+            await upload.prepare()
+            upload.finish()
+            await self._run(upload, None)
+        else:
             hosted = await self._hub.enter(room)
             try:
                 message = "the upload was not resumed"

@@ -20,6 +20,7 @@ from server.turn_records import TurnRecords
 
 _SHOWN_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
+    | {"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/flac", "audio/ogg", "audio/webm"}
 )
 _CACHE = "private, max-age=31536000, immutable"
 _HEADERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.embedded import TABLE
 from protocol import codec
 from protocol.errors import ErrorCode, OpRefused
 from protocol.messages import (
@@ -17,12 +18,22 @@ from protocol.room import RoomState
 from protocol.session import ServerSession
 from protocol.state import Person, Snapshot
 from server.auth import Identity
+from server.config import Settings
 from server.feed import Feed
 from server.house import House, Line
 from server.hub import Hosted
 from server.streams import Streams
 
 _OPEN_NOTICE = "This server is open: anybody on this machine may join any room."
+
+
+def _notices(settings: Settings) -> tuple[str, ...]:
+    """What everybody should know of this server."""
+    notices = [_OPEN_NOTICE] if settings.is_open else []
+    speech = TABLE.get(settings.speech_model)
+    if speech is not None and speech.languages == ("en",):
+        notices.append(f"Speech is written down in English only ({speech.name}).")
+    return tuple(notices)
 
 
 class Place:
@@ -115,7 +126,7 @@ class Place:
                 people=self.hosted.presence.people(),
                 snapshot=snapshot,
                 model=self._house.engine.model,
-                notices=(_OPEN_NOTICE,) if settings.is_open else (),
+                notices=_notices(settings),
             )
         )
 

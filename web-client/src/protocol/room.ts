@@ -124,7 +124,9 @@ function foldAsset(state: RoomState, event: AssetEvent): RoomState {
       asset: event.asset,
       name: event.name,
       by: event.actor,
+      kind: event.kind ?? "file",
       size: event.size ?? null,
+      media_type: event.media_type ?? "",
     });
     return { ...state, assets: put(state.assets, event.asset, opened) };
   }
@@ -145,6 +147,7 @@ function assetAfter(asset: Asset, event: Exclude<AssetEvent, { type: "asset.open
         media_type: event.media_type,
         width: event.width,
         height: event.height,
+        duration_s: event.duration_s ?? 0,
       };
     case "asset.level":
       return { ...asset, levels: withLevel(asset.levels, event.level) };
@@ -283,11 +286,13 @@ function keyed<T, W>(
 // The wire leaves defaults out; the state always has every field.
 
 const wholeAsset = (asset: AssetState): Asset => ({
+  kind: "file",
   status: "open",
   size: null,
   sha256: null,
   media_type: "",
   width: 0,
+  duration_s: 0,
   height: 0,
   levels: [],
   rows: [],

@@ -237,6 +237,21 @@ export interface LabRow {
   score?: number;
 }
 
+/**
+ * What was said from `start` to `end` of a recording, in seconds of its own time.
+ *
+ * A later row with the same `id` replaces an earlier one, which was not `final`.
+ */
+export interface SpeechRow {
+  type: "speech";
+  id: string;
+  start: number;
+  end: number;
+  text: string;
+  /** @default true */
+  final?: boolean;
+}
+
 /** One resolution that can be fetched; `level` is its longer side, 0 for full resolution. */
 export interface Level {
   level: number;
@@ -284,6 +299,8 @@ export interface AssetState {
   asset: string;
   name: string;
   by: Actor;
+  /** @default "file" */
+  kind?: "camera" | "file" | "microphone";
   /** @default "open" */
   status?: "committed" | "failed" | "open" | "read";
   /** @default null */
@@ -296,6 +313,8 @@ export interface AssetState {
   width?: number;
   /** @default 0 */
   height?: number;
+  /** @default 0.0 */
+  duration_s?: number;
   /** @default [] */
   levels?: readonly Level[];
   /** @default [] */
@@ -413,7 +432,13 @@ export interface HeartbeatAck {
   t: number;
 }
 
-/** Start an upload, or go on with one: then `asset` names it and `stream` may be another. */
+/**
+ * Start an upload, or go on with one: then `asset` names it and `stream` may be another.
+ *
+ * A `microphone` is written down while it comes; its `media_type` is "audio/webm;codecs=opus" or
+ * the like, or "audio/pcm;rate=48000;channels=1" for 16-bit little-endian samples at whatever
+ * rate they really have. With `asks` each utterance is also a question to the model.
+ */
 export interface StreamOpen {
   type: "stream.open";
   stream: StreamId;
@@ -429,6 +454,8 @@ export interface StreamOpen {
   sha256?: Sha256 | null;
   /** @default null */
   asset?: Id | null;
+  /** @default false */
+  asks?: boolean;
 }
 
 /** All bytes were sent: check, commit and look at them. */
@@ -679,7 +706,7 @@ export interface AssetProgress {
   total: number;
 }
 
-/** An upload began. */
+/** An upload began. `media_type` is what a microphone sends. */
 export interface AssetOpened {
   type: "asset.opened";
   /** @default 0 */
@@ -696,6 +723,8 @@ export interface AssetOpened {
   kind?: "camera" | "file" | "microphone";
   /** @default null */
   size?: number | null;
+  /** @default "" */
+  media_type?: string;
 }
 
 /** The bytes are complete, checked and stored; ops may target the asset now. */
@@ -714,7 +743,11 @@ export interface AssetCommitted {
   sha256: string;
 }
 
-/** What the asset really is; `mismatch` when the sender said otherwise. */
+/**
+ * What the asset really is; `mismatch` when the sender said otherwise.
+ *
+ * `duration_s` is that of a recording, whose `width` and `height` are 0.
+ */
 export interface AssetDetected {
   type: "asset.detected";
   /** @default 0 */
@@ -733,6 +766,8 @@ export interface AssetDetected {
   orientation?: number;
   /** @default false */
   mismatch?: boolean;
+  /** @default 0.0 */
+  duration_s?: number;
 }
 
 /** One more resolution can be fetched. */
@@ -1010,7 +1045,8 @@ export type Shape =
 
 export type ObservedRow =
   | TextRow
-  | LabRow;
+  | LabRow
+  | SpeechRow;
 
 export type AnyOp =
   | PutAnnotation

@@ -30,7 +30,7 @@ $(VENV)/installed-dev: $(VENV)/installed
 	@$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
-models: install ## the embedded language model, downloaded and converted once
+models: install ## the embedded models, downloaded and converted once
 	@$(BIN)/consilium models pull
 
 web: $(WEB)/dist/index.html ## the page

@@ -62,11 +62,13 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture (later: recording, video, series) that perception is to look at.
+    """One picture or recording that perception is to look at or listen to.
 
     `path` names the committed bytes; `None` means the bytes arrive by `feed` and end with
     `close`. Everything perception makes of it (levels) is written under `derived_dir`.
-    `declared_type` is what the sender said it is: reported when it lies, never obeyed.
+    `declared_type` is what the sender said it is: reported when it lies, never obeyed — but for
+    raw samples, which say nothing of themselves: "audio/pcm;rate=48000;channels=1" is 16-bit
+    little-endian. Fed bytes of an "audio/…" type are listened to as they come.
     """
 
     id: str
@@ -98,9 +100,10 @@ class Imaging(msgspec.Struct, frozen=True, kw_only=True):
 class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     """What the bytes really are, known before anything was decoded in full.
 
-    `width` and `height` are those of the oriented picture. `mismatch` is true when
+    `width` and `height` are those of the oriented picture, 0 for sound. `mismatch` is true when
     the declared type differs from the detected one. Of a medical image, `imaging` says more, and
     `derived_dir/frames/<n>` is complete for each n below `done` of `Progress` "frames".
+    `duration_s` is that of a recording: its samples by its rate.
     """
 
     media: str
@@ -111,6 +114,7 @@ class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     mismatch: bool = False
     frames: int = 1
     imaging: Imaging | None = None
+    duration_s: float = 0.0
 
 
 class LevelReady(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
@@ -146,8 +150,8 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
 
     `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
     when either cannot be parsed with certainty, or when a value that a lost decimal point could
-    have made abnormal is read differently at a second look. `box` covers the row, `cells` the single fields
-    by name (`analyte`, `value`, `unit`, `range`, `mark`).
+    have made abnormal is read differently at a second look. `box` covers the row, `cells` the
+    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`).
     """
 
     media: str
@@ -163,6 +167,20 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     high: float | None = None
     cells: dict[str, Box] = {}
     score: float = 1.0
+
+
+class Speech(msgspec.Struct, frozen=True, kw_only=True, tag="speech"):
+    """One utterance: what was said from `start_s` to `end_s` of the recording.
+
+    A later one with the same `id` replaces an earlier, which was not `final`.
+    """
+
+    media: str
+    id: str
+    start_s: float
+    end_s: float
+    text: str
+    final: bool = True
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
@@ -189,7 +207,7 @@ class MediaFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     message: str
 
 
-Observation = Detected | LevelReady | TextRow | LabRow | Progress | Completed | MediaFailed
+Observation = Detected | LevelReady | TextRow | LabRow | Speech | Progress | Completed | MediaFailed
 
 
 # -- turns ---------------------------------------------------------------------------------------
@@ -211,6 +229,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     height: int
     text_rows: tuple[TextRow, ...] = ()
     lab_rows: tuple[LabRow, ...] = ()
+    speech: tuple[Speech, ...] = ()
     missing: bool = False
     frames: int = 1
     imaging: Imaging | None = None

@@ -25,6 +25,7 @@ import msgspec
 from engine import wire
 from engine.api import EngineCode, EngineError, Observation
 from engine.config import EngineConfig, UnsupportedModel
+from engine.embedded import MANIFEST, TABLE
 from engine.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -182,8 +183,6 @@ async def run(socket: Path, settings: EngineSettings) -> None:
 
 
 async def _load(settings: EngineSettings) -> LocalEngine:
-    from engine.embedded import MANIFEST, TABLE
-
     model = settings.model
     if embedded := TABLE.get(model):
         folder = embedded.folder(Path(settings.models_cache))
@@ -212,7 +211,12 @@ def _perception(settings: EngineSettings) -> Sees:
     from engine.perception.config import PerceptionConfig
     from engine.perception.service import Perception
 
-    return Perception(msgspec.convert(settings.perception, PerceptionConfig))
+    speech = settings.speech_model
+    if embedded := TABLE.get(speech):
+        # Not pulled yet is no reason not to start: recordings are answered with what to do.
+        speech = str(embedded.folder(Path(settings.models_cache)))
+    chosen = {"speech_model": speech, **settings.perception}
+    return Perception(msgspec.convert(chosen, PerceptionConfig))
 
 
 async def _wait_for_parent(stop: asyncio.Event) -> None:

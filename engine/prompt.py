@@ -67,7 +67,7 @@ class PromptWriter:
         """Render so that it fits in `limit` tokens; raises `PromptTooLong` when it cannot.
 
         Left out in this order, and said so in the prompt: the oldest utterances, then lines of
-        text from pictures. Lab rows and the question are never left out.
+        text from pictures and transcripts. Lab rows and the question are never left out.
         """
         utterances = [_Utterance(message) for message in messages]
         prompt = self._render(utterances, spoken)
@@ -184,10 +184,14 @@ def _shorten(utterances: list[_Utterance], excess: int) -> list[_Utterance] | No
     for index, utterance in enumerate(shorter):
         if chars <= 0:
             break
-        if utterance.text_rows and any(seen.text_rows for seen in utterance.message.seen):
+        if utterance.text_rows and any(_texts(seen) for seen in utterance.message.seen):
             shorter[index] = replace(utterance, text_rows=False)
-            chars -= sum(len(r.text) for seen in utterance.message.seen for r in seen.text_rows)
+            chars -= sum(len(text) for seen in utterance.message.seen for text in _texts(seen))
     return None if shorter == utterances else shorter
+
+
+def _texts(seen: Seen) -> list[str]:
+    return [row.text for row in seen.text_rows] + [said.text for said in seen.speech]
 
 
 def _system(utterances: list[_Utterance]) -> str:
@@ -209,6 +213,11 @@ def _user_content(utterance: _Utterance) -> str:
 def _sheet(seen: Seen, with_text: bool) -> str:
     name = " ".join(seen.name.split()) or "picture"
     lines: list[str] = []
+    if seen.speech and with_text:
+        lines.append(f"Transcript of {name}:")
+        lines += [" ".join(said.text.split()) for said in seen.speech]
+    elif seen.speech:
+        lines.append(f"The transcript of {name} is left out.")
     boxes = [row.box for row in seen.lab_rows]
     free = [row for row in seen.text_rows if not any(covers(box, row.box) for box in boxes)]
     if free and with_text:
@@ -229,6 +238,8 @@ def _sheet(seen: Seen, with_text: bool) -> str:
         lines.append(f"Medical image {name}: {', '.join(_imaging_parts(seen, seen.imaging))}.")
     if seen.missing:
         lines.append(f"{name} was not read to its end.")
+    if not lines and seen.media_type.startswith("audio/"):
+        lines.append(f"Recording {name}: no speech was found in it.")
     if not lines:
         lines.append(f"Picture {name} ({seen.width}x{seen.height}): no text was found in it.")
     return "\n".join(lines).strip()

@@ -11,13 +11,15 @@ import msgspec
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one engine process; sizes in bytes, 0 means the engine's own default.
 
-    `model` is the name of an embedded model (in `models_cache`), a folder or a hub id.
+    `model` is the name of an embedded model (in `models_cache`), a folder or a hub id;
+    `speech_model` that of an embedded one or the folder of a Whisper model for CTranslate2.
     `perception` holds fields of perception's own configuration by name; those not given keep
     their defaults.
     """
 
     models_cache: str
     model: str = "smollm2-135m"
+    speech_model: str = "whisper-tiny-en"
     dtype: Literal["bf16", "fp32"] = "bf16"
     device: str = "cpu"
     threads: int = 2

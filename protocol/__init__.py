@@ -122,6 +122,7 @@ from protocol.shapes import (
     Shape,
     Span,
     SpanLink,
+    SpeechRow,
     Target,
     TextRow,
 )
@@ -221,6 +222,7 @@ __all__ = [
     "Snapshot",
     "Span",
     "SpanLink",
+    "SpeechRow",
     "StreamAbort",
     "StreamClose",
     "StreamClosed",

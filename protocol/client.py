@@ -96,7 +96,7 @@ class SocketLink:
         self._fatal: ms.Error | None = None
         self._changed = asyncio.Event()
         self._answers: dict[str, asyncio.Future[int]] = {}
-        self._uploads = Uploads()
+        self.uploads = Uploads()
         self._upload_slots: asyncio.Semaphore | None = None
         self._readers: WeakSet[Reader] = WeakSet()
         self._presence: ms.Presence | None = None
@@ -270,7 +270,7 @@ class SocketLink:
             case _:
                 pass
         self.surroundings.take(message)
-        self._uploads.take(message)
+        self.uploads.take(message)
         for reader in self._readers:
             reader.offer(message)
 
@@ -341,7 +341,7 @@ class SocketLink:
         assert self._upload_slots is not None, "a welcome came before the consultation"
         try:
             async with self._upload_slots:
-                return await self._uploads.store(flow, self, content.read, progress)
+                return await self.uploads.store(flow, self, content.read, progress)
         finally:
             content.close()
 

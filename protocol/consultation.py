@@ -20,11 +20,12 @@ from protocol.errors import BadMessage, ErrorCode
 from protocol.events import Event
 from protocol.joining import AnswerFailed, Disconnected, FellBehind
 from protocol.outflow import Kind, Outflow
+from protocol.recording import Microphone
 from protocol.room import RoomState
 from protocol.session import ClientSession
 from protocol.shapes import Annotation, Shape, Target
 from protocol.state import Person, TurnState
-from protocol.uploading import Progress
+from protocol.uploading import GreetedSocket, Progress, Uploads
 
 Severity = Literal["note", "warning", "critical"]
 Token = str | Callable[[], Awaitable[str]] | None
@@ -36,6 +37,7 @@ class Link(Protocol):
 
     session: ClientSession
     surroundings: Surroundings
+    uploads: Uploads
     token: Token
 
     @property
@@ -56,6 +58,9 @@ class Link(Protocol):
 
     async def upload(self, source: Path | bytes, flow: Outflow, progress: Progress | None) -> str:
         """Send bytes until they are stored; return the asset's id."""
+
+    async def greeted(self) -> GreetedSocket:
+        """Wait for a socket whose welcome came, and for the events that it spoke of."""
 
     def subscribe(self, kinds: tuple[type[ServerMessage], ...]) -> AsyncIterator[Any]:
         """Listen from now on."""
@@ -242,6 +247,19 @@ class Consultation:
             name = source.name if isinstance(source, Path) else ""
         flow = Outflow(name=name, media_type=media_type, kind=kind)
         return await self._link.upload(source, flow, progress)
+
+    def microphone(
+        self, media_type: str, *, name: str = "Microphone", asks: bool = False
+    ) -> Microphone:
+        """Send sound while it is recorded: `async with room.microphone(...) as m: m.send(...)`.
+
+        `media_type` is "audio/pcm;rate=48000;channels=1" (16-bit little-endian) or that of a
+        recorder, as "audio/webm;codecs=opus". With `asks` each utterance is also a question.
+        """
+        flow = Outflow(
+            name=name, media_type=media_type, kind="microphone", asks=asks, is_whole=False
+        )
+        return Microphone(flow, self._link, self._link.uploads)
 
     async def fetch_level(self, asset: str, level: int) -> bytes:
         """Fetch one resolution of a picture; 0 is full size. Raises `httpx.HTTPError`."""

@@ -37,12 +37,13 @@ class Event(ServerMessage, frozen=True, kw_only=True):
 
 
 class AssetOpened(Event, tag="asset.opened", frozen=True, kw_only=True):
-    """An upload began."""
+    """An upload began. `media_type` is what a microphone sends."""
 
     asset: str
     name: str
     kind: Literal["file", "camera", "microphone"] = "file"
     size: int | None = None
+    media_type: str = ""
 
 
 class AssetCommitted(Event, tag="asset.committed", frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
 
     With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
     be fetched one by one.
+    `duration_s` is that of a recording, whose `width` and `height` are 0.
     """
 
     asset: str
@@ -68,6 +70,7 @@ class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
     mismatch: bool = False
     frames: int = 1
     imaging: Imaging | None = None
+    duration_s: float = 0.0
 
 
 class AssetLevel(Event, tag="asset.level", frozen=True, kw_only=True):

@@ -69,7 +69,12 @@ class HeartbeatAck(ClientMessage, tag="heartbeat.ack", frozen=True, kw_only=True
 
 
 class StreamOpen(ClientMessage, tag="stream.open", frozen=True, kw_only=True):
-    """Start an upload, or go on with one: then `asset` names it and `stream` may be another."""
+    """Start an upload, or go on with one: then `asset` names it and `stream` may be another.
+
+    A `microphone` is written down while it comes; its `media_type` is "audio/webm;codecs=opus" or
+    the like, or "audio/pcm;rate=48000;channels=1" for 16-bit little-endian samples at whatever
+    rate they really have. With `asks` each utterance is also a question to the model.
+    """
 
     stream: StreamId
     kind: Literal["file", "camera", "microphone"] = "file"
@@ -78,6 +83,7 @@ class StreamOpen(ClientMessage, tag="stream.open", frozen=True, kw_only=True):
     size: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     sha256: Sha256 | None = None
     asset: Id | None = None
+    asks: bool = False
 
 
 class StreamClose(ClientMessage, tag="stream.close", frozen=True, kw_only=True):

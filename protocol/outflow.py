@@ -44,12 +44,18 @@ class Outflow:
         name: str = "",
         media_type: str = "",
         kind: Kind = "file",
+        asks: bool = False,
+        is_whole: bool = True,
     ) -> None:
         self.size = size
         self.sha256 = sha256
         self.name = name
         self.media_type = media_type
         self.kind: Kind = kind
+        self.asks = asks
+        # A recording under way has no size to tell; `size` grows until it is whole.
+        self.is_whole = is_whole
+        self._has_size = is_whole
         self.asset: str | None = None
         self.stream = 0
         self.offset = 0
@@ -71,9 +77,10 @@ class Outflow:
             kind=self.kind,
             name=self.name,
             media_type=self.media_type,
-            size=self.size,
+            size=self.size if self._has_size else None,
             sha256=self.sha256,
             asset=self.asset,
+            asks=self.asks,
         )
 
     def receive(self, message: StreamOpened | StreamCredit | StreamClosed | Error) -> None:
@@ -105,7 +112,7 @@ class Outflow:
 
     def all_sent(self) -> bool:
         """Whether only `stream.close` is left to say."""
-        return self.opened and self.offset == self.size
+        return self.opened and self.is_whole and self.offset == self.size
 
     def frame(self, payload: bytes) -> MediaFrame:
         """Put the bytes at `offset` into a frame; raises `ValueError` beyond `sendable`."""

@@ -127,7 +127,12 @@ def fold(state: RoomState, event: Any) -> None:
 def _fold_asset(state: RoomState, event: Any) -> None:
     if isinstance(event, ev.AssetOpened):
         state.assets[event.asset] = AssetState(
-            asset=event.asset, name=event.name, by=event.actor, size=event.size
+            asset=event.asset,
+            name=event.name,
+            by=event.actor,
+            kind=event.kind,
+            size=event.size,
+            media_type=event.media_type,
         )
         return
     asset = state.assets.get(event.asset)
@@ -144,6 +149,7 @@ def _fold_asset(state: RoomState, event: Any) -> None:
                 height=event.height,
                 frames=event.frames,
                 imaging=event.imaging,
+                duration_s=event.duration_s,
             )
         case ev.AssetLevel():
             asset = replace(asset, levels=_with_level(asset.levels, event.level))

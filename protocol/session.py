@@ -36,6 +36,7 @@ class _Inflow:
 
     credit: Credit = field(default_factory=Credit)
     next_sequence: int = 0
+    is_live: bool = False
 
 
 class ServerSession:
@@ -59,7 +60,8 @@ class ServerSession:
         """Say what a binary frame means: one chunk of an open stream, or a mistake.
 
         A chunk that overdraws its credit or leaves a gap ends its stream here; the caller
-        answers and lets go of the upload.
+        answers and lets go of the upload. Of a live stream a gap is told and the chunk taken, as
+        what is missing cannot be sent again; one that came before changes nothing.
         """
         self._heard_at = now
         if not self._greeted:
@@ -73,14 +75,25 @@ class ServerSession:
         inflow = self._streams.get(chunk.stream)
         if inflow is None:
             return [StreamError(f"stream {chunk.stream} is not open", ref=str(chunk.stream))]
-        if chunk.sequence != inflow.next_sequence:
+        missing = chunk.sequence - inflow.next_sequence
+        if missing < 0 and inflow.is_live:
+            return []
+        if missing and not inflow.is_live:
             return [self._ended(chunk.stream, "a chunk is missing", ErrorCode.STREAM_GAP)]
         if not inflow.credit.spend(len(chunk.payload)):
             return [self._ended(chunk.stream, "beyond the credit", ErrorCode.STREAM_OVERDRAWN)]
-        inflow.next_sequence += 1
+        inflow.next_sequence = chunk.sequence + 1
+        if missing:
+            text = f"stream {chunk.stream}: {missing} chunks before {chunk.pts_us / 1e6:.2f} s"
+            gap = ProtocolError(
+                f"{text} are missing", code=ErrorCode.STREAM_GAP, ref=str(chunk.stream)
+            )
+            return [gap, chunk]
         return [chunk]
 
-    def open_stream(self, stream: int, credit: int, max_streams: int) -> None:
+    def open_stream(
+        self, stream: int, credit: int, max_streams: int, *, is_live: bool = False
+    ) -> None:
         """Let chunks of a stream in; raises `StreamError` when that may not be."""
         if stream in self._streams:
             raise StreamError(
@@ -90,7 +103,7 @@ class ServerSession:
             raise StreamError(
                 f"{max_streams} streams are open", code=ErrorCode.STREAM_LIMIT, ref=str(stream)
             )
-        self._streams[stream] = _Inflow(Credit(credit))
+        self._streams[stream] = _Inflow(Credit(credit), is_live=is_live)
 
     def grant(self, stream: int, credit: int) -> None:
         """Add credit to an open stream; nothing happens when it ended meanwhile."""

@@ -134,7 +134,20 @@ class LabRow(Row, tag="lab", frozen=True, kw_only=True):
     score: float = 1.0
 
 
-ObservedRow = TextRow | LabRow
+class SpeechRow(Row, tag="speech", frozen=True, kw_only=True):
+    """What was said from `start` to `end` of a recording, in seconds of its own time.
+
+    A later row with the same `id` replaces an earlier one, which was not `final`.
+    """
+
+    id: str
+    start: float
+    end: float
+    text: str
+    final: bool = True
+
+
+ObservedRow = TextRow | LabRow | SpeechRow
 
 
 class Level(Part, frozen=True, kw_only=True):

@@ -38,12 +38,14 @@ class AssetState(Part, frozen=True, kw_only=True):
     asset: str
     name: str
     by: Actor
+    kind: Literal["file", "camera", "microphone"] = "file"
     status: Literal["open", "committed", "read", "failed"] = "open"
     size: int | None = None
     sha256: str | None = None
     media_type: str = ""
     width: int = 0
     height: int = 0
+    duration_s: float = 0.0
     levels: tuple[Level, ...] = ()
     rows: tuple[ObservedRow, ...] = ()
     code: ErrorCode | None = None

@@ -86,6 +86,16 @@ class Uploads:
             case _:
                 pass
 
+    def begin(self, flow: Outflow) -> int:
+        """Give an upload the next free stream."""
+        stream = next(self._stream_ids)
+        self._flows[stream] = flow
+        return stream
+
+    def end(self, flow: Outflow) -> None:
+        """Hear no more of an upload."""
+        self._flows.pop(flow.stream, None)
+
     async def store(
         self, flow: Outflow, sockets: Sockets, read: Read, progress: Progress | None
     ) -> str:
@@ -110,8 +120,7 @@ class Uploads:
         self, flow: Outflow, socket: GreetedSocket, read: Read, progress: Progress | None
     ) -> None:
         """Send an upload to its end over one socket."""
-        stream = next(self._stream_ids)
-        self._flows[stream] = flow
+        stream = self.begin(flow)
         is_abandoned = True
         try:
             await socket.send(flow.ask(stream))

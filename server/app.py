@@ -44,6 +44,7 @@ from server.connection import Connection
 from server.database import Database
 from server.drain import Drain
 from server.health import EngineWatch, Health
+from server.hearing import Hearing
 from server.house import RETRY_S, House
 from server.hub import Hub
 from server.ingest import Ingest
@@ -85,20 +86,6 @@ class Server:
             room_bytes=settings.room_bytes,
         )
         looking = Looking(engine, assets, self.hub, self._background, wall)
-        ingest = Ingest(
-            assets,
-            self._disk,
-            self.hub,
-            self._background,
-            looking.look,
-            wall,
-            max_asset_bytes=settings.max_asset_bytes,
-            max_streams=settings.max_streams,
-            credit_bytes=settings.credit_bytes,
-            resume_s=settings.upload_resume_s,
-            room_uploads=settings.room_uploads,
-            room_assets=settings.room_assets,
-        )
         turns = Turns(
             engine,
             self.hub,
@@ -110,6 +97,22 @@ class Server:
             room_turns=settings.room_turns,
             perception_wait_s=settings.perception_wait_s,
             gather_s=settings.gather_s,
+        )
+        hearing = Hearing(engine, assets, self.hub, looking, turns, self._background)
+        ingest = Ingest(
+            assets,
+            self._disk,
+            self.hub,
+            self._background,
+            looking.look,
+            hearing.begin,
+            wall,
+            max_asset_bytes=settings.max_asset_bytes,
+            max_streams=settings.max_streams,
+            credit_bytes=settings.credit_bytes,
+            resume_s=settings.upload_resume_s,
+            room_uploads=settings.room_uploads,
+            room_assets=settings.room_assets,
         )
         self.hub.on_load = Mending(turns, ingest, looking, self._background, wall).mend
         self._watch = EngineWatch(engine)
@@ -267,6 +270,7 @@ def engine_for(settings: Settings, runtime: Path) -> EngineClient:
         EngineSettings(
             models_cache=str(cache),
             model=settings.model,
+            speech_model=settings.speech_model,
             dtype="fp32" if settings.engine_dtype == "fp32" else "bf16",
             threads=settings.engine_threads,
         ),

@@ -36,6 +36,7 @@ class Settings:
     web_client: Path = Path(__file__).resolve().parent.parent / "web-client" / "dist"
 
     model: str = "smollm2-135m"
+    speech_model: str = "whisper-tiny-en"
     models_cache: Path | None = None
     engine_threads: int = 2
     engine_dtype: str = "bf16"

@@ -20,10 +20,17 @@ def speaker(by: Actor) -> str:
 
 
 def assets_of_question(state: RoomState, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The assets that a question is about: those named, else the newest of the room."""
+    """The assets that a question is about: those named, else the newest of the room.
+
+    A microphone that is open is not waited for: somebody may speak for as long as they like.
+    """
     if asked:
         return asked
-    usable = [asset.asset for asset in state.assets.values() if asset.status != "failed"]
+    usable = [
+        asset.asset
+        for asset in state.assets.values()
+        if asset.status != "failed" and (asset.kind == "file" or asset.status != "open")
+    ]
     return tuple(usable[-MAX_ASSETS:])
 
 
@@ -85,6 +92,7 @@ def _seen(asset: AssetState, is_missing: bool, path: Path) -> api.Seen:
         height=asset.height,
         text_rows=() if is_missing else translate.text_rows(asset.asset, asset.rows),
         lab_rows=() if is_missing else translate.lab_rows(asset.asset, asset.rows),
+        speech=() if is_missing else translate.speech(asset.asset, asset.rows),
         missing=is_missing,
         frames=asset.frames,
         imaging=translate.seen_imaging(asset.imaging),

@@ -17,7 +17,7 @@ from server import translate
 from server.assets import Assets, Disk
 from server.background import Background
 from server.hub import Hosted, Hub
-from server.upload import Claim, Refused, Upload, claim_path, forget
+from server.upload import Claim, Listener, Refused, Upload, claim_path, forget
 
 
 class Look(Protocol):
@@ -25,6 +25,14 @@ class Look(Protocol):
 
     def __call__(self, room: str, asset: str, declared_type: str | None) -> None:
         """Start to look at it; returns at once."""
+        ...
+
+
+class Hear(Protocol):
+    """Who listens to a microphone from its first byte on."""
+
+    def __call__(self, claim: Claim) -> Listener:
+        """Start to listen; returns at once."""
         ...
 
 
@@ -38,6 +46,7 @@ class Ingest:
         hub: Hub,
         background: Background,
         look: Look,
+        hear: Hear,
         wall: Callable[[], float],
         *,
         max_asset_bytes: int,
@@ -58,6 +67,7 @@ class Ingest:
         self._hub = hub
         self._background = background
         self._look = look
+        self._hear = hear
         self._wall = wall
         self._uploads: dict[str, Upload] = {}
 
@@ -69,7 +79,7 @@ class Ingest:
         """Start an upload or find the one to go on with; raises `Refused` or `OSError`."""
         if message.size is not None and message.size > self.max_asset_bytes:
             raise Refused(ErrorCode.MEDIA_TOO_BIG, f"the limit is {self.max_asset_bytes} bytes")
-        if message.kind != "file":
+        if message.kind == "camera":
             raise Refused(ErrorCode.MEDIA_UNSUPPORTED, f"{message.kind} streams are not read here")
         if message.asset is not None:
             return await self._go_on(hosted, by, message.asset)
@@ -82,16 +92,20 @@ class Ingest:
             media_type=message.media_type,
             size=message.size,
             sha256=message.sha256,
+            kind=message.kind,
+            asks=message.asks,
         )
-        return await self._begin(claim)
+        return await self._begin(claim, is_new=True)
 
-    async def _begin(self, claim: Claim) -> Upload:
+    async def _begin(self, claim: Claim, *, is_new: bool) -> Upload:
         upload = self._upload(claim)
         try:
             await upload.prepare()
         except BaseException:
             del self._uploads[claim.asset]
             raise
+        if claim.is_live and is_new:
+            upload.listener = self._hear(claim)
         self._background.spawn(self._run(upload), f"upload {claim.asset}")
         return upload
 
@@ -114,7 +128,7 @@ class Ingest:
             claim = await self._disk.do(lambda: self._read_claim(asset))
             # A server that was killed may have left the claim of an asset that has its end.
             if claim is not None and _is_of(claim, hosted, by) and await _is_open(hosted, asset):
-                upload = self._uploads.get(asset) or await self._begin(claim)
+                upload = self._uploads.get(asset) or await self._begin(claim, is_new=False)
         if upload is None or not _is_of(upload.claim, hosted, by):
             raise Refused(ErrorCode.ASSET_UNKNOWN, "no such upload of yours is open here")
         # Another socket may have begun with it a moment ago, and its offset is not known before.
@@ -144,7 +158,9 @@ class Ingest:
             op_id=f"opened:{claim.asset}",
             asset=claim.asset,
             name=claim.name,
+            kind=claim.kind,
             size=claim.size,
+            media_type=claim.media_type if claim.is_live else "",
         )
         hosted = await self._hub.enter(claim.room)
         try:
@@ -169,8 +185,10 @@ class Ingest:
         return sha256
 
     async def _finish(self, hosted: Hosted, upload: Upload, outcome: str | Refused) -> None:
-        claim = upload.claim
+        claim, listener = upload.claim, upload.listener
         if isinstance(outcome, Refused):
+            if listener is not None:
+                listener.abandon()
             if outcome.is_final:
                 await self._fail(hosted, claim.asset, outcome.code, outcome.message)
             else:
@@ -187,7 +205,10 @@ class Ingest:
         )
         await hosted.room.record(committed)
         self._tell(upload, sha256=outcome)
-        self._look(claim.room, claim.asset, claim.media_type or None)
+        if listener is not None:
+            listener.committed()
+        else:
+            self._look(claim.room, claim.asset, claim.media_type or None)
         await self._disk.do(lambda: claim_path(upload.path).unlink(missing_ok=True))
 
     async def _fail(self, hosted: Hosted, asset: str, code: ErrorCode, message: str) -> None:
@@ -211,9 +232,20 @@ class Ingest:
         )
 
     async def abandon_later(self, room: str, asset: str) -> None:
-        """Fail an open asset that nobody sends any more, unless somebody goes on in time."""
+        """Fail an open asset that nobody sends any more, unless somebody goes on in time.
+
+        What a microphone sent before is kept: it is all that was said.
+        """
         await asyncio.sleep(self._resume_s)
-        if not self.is_coming(asset):
+        claim = await self._disk.do(lambda: self._read_claim(asset))
+        if self.is_coming(asset):
+            return
+        if claim is not None and claim.is_live:
+            upload = self._upload(claim)
+            await upload.prepare()
+            upload.finish()
+            await self._run(upload)
+        else:
             hosted = await self._hub.enter(room)
             try:
                 message = "the upload was not resumed"

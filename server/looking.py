@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import assert_never, cast
 
 from engine import api
@@ -20,7 +20,7 @@ from protocol.events import (
 )
 from protocol.messages import AssetProgress
 from protocol.room import RoomState
-from protocol.shapes import Level
+from protocol.shapes import Level, ObservedRow, SpeechRow
 from protocol.state import AssetState
 from server import translate
 from server.assets import Assets
@@ -75,10 +75,11 @@ class Looking:
             path=str(self._assets.original(asset.sha256)),
             name=asset.name,
             derived_dir=str(self._assets.work_folder(asset.asset)),
-            declared_type=declared_type,
+            # Raw samples do not say themselves what they are.
+            declared_type=declared_type or asset.media_type or None,
         )
         gather = Gather(self._engine.open(media), ROWS_S)
-        seen = _Seen(asset)
+        seen = _Seen(asset.asset, asset.rows)
         try:
             async for group in gather.groups():
                 # One append for what came together: what was seen first is numbered first.
@@ -94,6 +95,33 @@ class Looking:
         finally:
             await gather.close()
 
+    async def follow(
+        self,
+        hosted: Hosted,
+        asset: str,
+        observations: AsyncIterator[api.Observation],
+        said: Callable[[list[api.Speech]], Awaitable[None]],
+    ) -> api.Completed | None:
+        """Record what is seen of an asset that is still coming, all but its end.
+
+        Returns the end; None when the look failed or was lost, of which nothing is recorded.
+        """
+        gather, seen = Gather(observations, ROWS_S), _Seen(asset, ())
+        try:
+            async for group in gather.groups():
+                end = group[-1]
+                if isinstance(end, api.Completed | api.MediaFailed):
+                    group.pop()
+                await hosted.room.record(*await self._events(hosted.room, seen, group))
+                await said([row for row in group if isinstance(row, api.Speech)])
+                if isinstance(end, api.Completed):
+                    return end
+                if isinstance(end, api.MediaFailed):
+                    return None
+            return None
+        finally:
+            await gather.close()
+
     async def _events(self, room: Room, seen: _Seen, group: list[api.Observation]) -> list[Event]:
         events: list[Event] = []
         for is_rows, run in itertools.groupby(group, _is_row):
@@ -105,7 +133,7 @@ class Looking:
         return events
 
     async def _single(self, room: Room, seen: _Seen, observation: _Single) -> list[Event]:
-        at, actor, asset = self._now_ms(), translate.MODEL, seen.asset
+        at, actor, asset = self.now_ms(), translate.MODEL, seen.asset
         match observation:
             case api.Detected():
                 return [
@@ -121,6 +149,7 @@ class Looking:
                         mismatch=observation.mismatch,
                         frames=observation.frames,
                         imaging=translate.imaging(observation.imaging),
+                        duration_s=observation.duration_s,
                     )
                 ]
             case api.LevelReady():
@@ -139,7 +168,7 @@ class Looking:
 
     def _failure(self, asset: str, code: ErrorCode, message: str) -> AssetFailed:
         return AssetFailed(
-            at=self._now_ms(),
+            at=self.now_ms(),
             actor=translate.SERVER,
             op_id=f"failed:{asset}",
             asset=asset,
@@ -153,13 +182,13 @@ class Looking:
             level=ready.level, width=ready.width, height=ready.height, media_type=ready.media_type
         )
         op_id = f"level:{seen.asset}:{ready.level}"
-        at, actor = self._now_ms(), translate.MODEL
+        at, actor = self.now_ms(), translate.MODEL
         return [AssetLevel(at=at, actor=actor, op_id=op_id, asset=seen.asset, level=level)]
 
     def _row_events(self, seen: _Seen, rows: list[_Row]) -> list[Event]:
-        at, actor, asset = self._now_ms(), translate.MODEL, seen.asset
+        at, actor, asset = self.now_ms(), translate.MODEL, seen.asset
         fresh = [row for row in rows if row.id not in seen.rows]
-        seen.rows.update(row.id for row in fresh)
+        seen.rows.update(row.id for row in fresh if _is_final(row))
         events: list[Event] = []
         for start in range(0, len(fresh), MAX_ROWS_AN_EVENT):
             part = tuple(translate.row(row) for row in fresh[start : start + MAX_ROWS_AN_EVENT])
@@ -171,24 +200,30 @@ class Looking:
                 events.append(AnnotationPut(at=at, actor=actor, op_id=mark.id, annotation=mark))
         return events
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """The server's clock, as events carry it."""
         return int(self._wall() * 1000)
 
 
-_Row = api.TextRow | api.LabRow
+_Row = api.TextRow | api.LabRow | api.Speech
 _Single = api.Detected | api.LevelReady | api.Progress | api.Completed | api.MediaFailed
 
 
 def _is_row(observation: api.Observation) -> bool:
-    return isinstance(observation, api.TextRow | api.LabRow)
+    return isinstance(observation, _Row)
+
+
+def _is_final(row: _Row) -> bool:
+    return not isinstance(row, api.Speech) or row.final
 
 
 class _Seen:
     """The asset that is looked at, and the rows of it that are in the log."""
 
-    def __init__(self, state: AssetState) -> None:
-        self.asset = state.asset
-        self.rows = {row.id for row in state.rows}
+    def __init__(self, asset: str, rows: tuple[ObservedRow, ...]) -> None:
+        self.asset = asset
+        # A row that is not final may still be replaced by a better one.
+        self.rows = {row.id for row in rows if not isinstance(row, SpeechRow) or row.final}
 
 
 def unread(state: RoomState) -> list[AssetState]:

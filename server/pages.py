@@ -20,6 +20,7 @@ from server.turn_records import TurnRecords
 
 _SHOWN_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
+    | {"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/flac", "audio/ogg", "audio/webm"}
 )
 _DICOM = "application/dicom"
 _GRAY_FRAME = "application/vnd.consilium.frame"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.embedded import TABLE
 from protocol import codec
 from protocol.errors import ErrorCode, OpRefused
 from protocol.messages import (
@@ -29,6 +30,17 @@ _SMALL_MODEL_NOTICE = (
     "The embedded model is small: check every sentence that it writes. "
     "Values, flags and boxes are read from the sheet and do not come from it."
 )
+
+
+def _notices(settings: Settings) -> tuple[str, ...]:
+    """What everybody should know of this server."""
+    notices = [_OPEN_NOTICE] if settings.is_open else []
+    if settings.model == Settings.model:
+        notices.append(_SMALL_MODEL_NOTICE)
+    speech = TABLE.get(settings.speech_model)
+    if speech is not None and speech.languages == ("en",):
+        notices.append(f"Speech is written down in English only ({speech.name}).")
+    return tuple(notices)
 
 
 class Place:
@@ -172,11 +184,3 @@ class Place:
             ticket=ticket,
             expires_at=int(self._ticket_until * 1000),
         )
-
-
-def _notices(settings: Settings) -> tuple[str, ...]:
-    """What everybody should know who enters."""
-    told = [_OPEN_NOTICE] if settings.is_open else []
-    if settings.model == Settings.model:
-        told.append(_SMALL_MODEL_NOTICE)
-    return tuple(told)

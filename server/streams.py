@@ -98,7 +98,9 @@ class Streams:
     def open(self, message: StreamOpen) -> None:
         """Begin a stream; it is answered when its upload is ready."""
         try:
-            self._session.open_stream(message.stream, 0, self._ingest.max_streams)
+            is_live = message.kind == "microphone"
+            limit = self._ingest.max_streams
+            self._session.open_stream(message.stream, 0, limit, is_live=is_live)
         except StreamError as error:
             self._line.send(_error(error))
             return

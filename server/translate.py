@@ -25,8 +25,12 @@ def rectangle(box: api.Box) -> shapes.Rectangle:
     return shapes.Rectangle(x=box.x, y=box.y, width=box.width, height=box.height)
 
 
-def row(seen: api.TextRow | api.LabRow) -> shapes.ObservedRow:
+def row(seen: api.TextRow | api.LabRow | api.Speech) -> shapes.ObservedRow:
     """A row that perception read, for an event."""
+    if isinstance(seen, api.Speech):
+        return shapes.SpeechRow(
+            id=seen.id, start=seen.start_s, end=seen.end_s, text=seen.text, final=seen.final
+        )
     if isinstance(seen, api.TextRow):
         return shapes.TextRow(id=seen.id, box=rectangle(seen.box), text=seen.text, score=seen.score)
     return shapes.LabRow(
@@ -88,6 +92,15 @@ def lab_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.LabR
         )
         for r in rows
         if isinstance(r, shapes.LabRow)
+    )
+
+
+def speech(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.Speech, ...]:
+    """What was said, among an asset's rows, as the engine wrote it down."""
+    return tuple(
+        api.Speech(media=media, id=r.id, start_s=r.start, end_s=r.end, text=r.text, final=r.final)
+        for r in rows
+        if isinstance(r, shapes.SpeechRow)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -26,6 +26,29 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = ""
     size: int | None = None
     sha256: str | None = None
+    kind: Literal["file", "camera", "microphone"] = "file"
+    asks: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is recorded while it is sent: what came is then all there will be."""
+        return self.kind == "microphone"
+
+
+class Listener(Protocol):
+    """Who hears a microphone while its bytes are stored."""
+
+    def take(self, chunk: bytes) -> None:
+        """Take bytes as they come; never waits."""
+        ...
+
+    def committed(self) -> None:
+        """All bytes are stored."""
+        ...
+
+    def abandon(self) -> None:
+        """The upload came to nothing."""
+        ...
 
 
 class UploadPeer(Protocol):
@@ -67,6 +90,7 @@ class Upload:
         self.received = 0
         self.accepted = 0
         self.peer: UploadPeer | None = None
+        self.listener: Listener | None = None
         self._disk = disk
         self._max_bytes = max_bytes
         self._hash = hashlib.sha256()
@@ -93,6 +117,8 @@ class Upload:
         """Add bytes that the peer's credit allowed."""
         self._buffer += payload
         self.accepted += len(payload)
+        if self.listener is not None:
+            self.listener.take(payload)
         self._changed.set()
 
     def finish(self) -> None:
@@ -108,7 +134,8 @@ class Upload:
     async def receive_all(self, idle_s: float) -> str:
         """Write what comes and return the SHA-256 at the end; raises `Refused`.
 
-        An upload that nobody sends for `idle_s` is abandoned.
+        An upload that nobody sends for `idle_s` is abandoned. A microphone may be silent for as
+        long as it is connected, and ends when it does not come back.
         """
         while not (self._is_finished and not self._buffer):
             if self._is_given_up:
@@ -121,6 +148,9 @@ class Upload:
                 async with asyncio.timeout(idle_s):
                     await self._changed.wait()
             except TimeoutError:
+                if self.claim.is_live:
+                    self._is_finished = self.peer is None
+                    continue
                 message = f"nothing came for {idle_s:.0f} s"
                 raise Refused(ErrorCode.UPLOAD_ABANDONED, message) from None
         return self._check()

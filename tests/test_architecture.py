@@ -32,6 +32,7 @@ ORDER = {
         "session",
         "joining outflow",
         "uploading",
+        "recording",
         "consultation",
         "client schema __init__",
     ],

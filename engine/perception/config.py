@@ -10,7 +10,8 @@ class PerceptionConfig:
     """Limits of perception; sizes in bytes or pixels, times in seconds.
 
     `decode_s` and `read_s` are wall clock for one item inside a worker, from the moment the worker
-    took it; `feed_idle_s` is how long an item without a path may wait for its next chunk.
+    took it; `hear_s` and `listen_s` are those of decoding a whole recording and of one piece of
+    it; `feed_idle_s` is how long an item without a path may wait for its next chunk.
     `max_open` counts items that are waiting or being looked at: one more is answered `overloaded`.
     Raises `ValueError` naming the field that is out of range.
     """
@@ -32,10 +33,19 @@ class PerceptionConfig:
     ocr_side_px: int = 960
     ocr_batch: int = 6
     ocr_min_score: float = 0.5
+    # The folder of a Whisper model; without one recordings are answered `media_unsupported`.
+    speech_model: str = ""
+    speech_threads: int = 2
+    # Each recording and each open microphone has a decoder of its own, about 45 MB.
+    max_hearing: int = 16
+    max_sound_s: float = 4 * 3600.0
+    hear_s: float = 300.0
+    listen_s: float = 120.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
+            value = getattr(self, field.name)
+            if not isinstance(value, str) and not value > 0:
                 raise ValueError(f"{field.name} must be above 0")
         if self.decode_workers > 8:
             raise ValueError("decode_workers must be at most 8")

@@ -19,6 +19,8 @@ from engine.perception.wire import (
     HEADER_BYTES,
     Accepted,
     Answer,
+    Chunk,
+    End,
     Finished,
     Request,
     frame,
@@ -26,7 +28,7 @@ from engine.perception.wire import (
     payload_length,
 )
 
-Role = Literal["decode", "read"]
+Role = Literal["decode", "read", "hear", "listen"]
 
 # A worker that does not end this soon after SIGKILL hangs in the kernel; nobody waits for it.
 _REAP_S = 5.0
@@ -61,6 +63,8 @@ class WorkerProcess:
             "ocr-side-px": config.ocr_side_px,
             "ocr-batch": config.ocr_batch,
             "ocr-min-score": config.ocr_min_score,
+            "speech-model": config.speech_model,
+            "speech-threads": config.speech_threads,
         }
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -74,11 +78,16 @@ class WorkerProcess:
         self.starts += 1
 
     async def ask(
-        self, request: Request, limit_s: float, take: Callable[[Answer], None]
+        self,
+        request: Request,
+        limit_s: float | None,
+        take: Callable[[Answer], None],
+        accepted: Callable[[], None] = lambda: None,
     ) -> Finished:
         """Hand every answer to `take` as it comes and return the last one.
 
-        Raises `EngineError`: the code of a `MediaFailed`, `decoder_lost` when the process ended,
+        `accepted` is called when the worker has begun: from then on `send` may follow. Raises
+        `EngineError`: the code of a `MediaFailed`, `decoder_lost` when the process ended,
         `media_timeout` after `limit_s`. A worker that was not left idle is killed, also when the
         caller is cancelled.
         """
@@ -86,6 +95,7 @@ class WorkerProcess:
         try:
             async with asyncio.timeout(limit_s):
                 await self._hand_over(request)
+                accepted()
                 while True:
                     answer = await self._answer()
                     match answer:
@@ -104,6 +114,14 @@ class WorkerProcess:
         finally:
             if not is_idle:
                 await self.kill()
+
+    async def send(self, more: Chunk | End) -> None:
+        """Add to the request that is being answered; raises `ConnectionError` when it is lost."""
+        process = self._process
+        if process is None or process.stdin is None:
+            raise ConnectionResetError
+        process.stdin.write(frame(more))
+        await process.stdin.drain()
 
     async def kill(self) -> None:
         """End the process at once; does nothing when none runs."""

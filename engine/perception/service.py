@@ -22,17 +22,23 @@ from engine.api import (
     MediaFailed,
     Observation,
     Progress,
+    Speech,
     Stats,
     TextRow,
 )
 from engine.perception.config import PerceptionConfig
+from engine.perception.listening import Ears, Listening, is_sound
 from engine.perception.pool import WorkerPool
+from engine.perception.sound import is_live, raw_format
 from engine.perception.spool import Spool
 from engine.perception.wire import (
     PIXELS_NAME,
+    SAMPLES_NAME,
     UNFINISHED_SUFFIX,
     Answer,
+    Chunk,
     Decode,
+    End,
     Pixels,
     PixelsReady,
     Read,
@@ -52,6 +58,8 @@ class _Look:
         self.media = media
         self.observations: asyncio.Queue[Observation] = asyncio.Queue(_MAX_UNREAD)
         self.spool: Spool | None = None
+        # Of a microphone: what is fed is listened to as it comes.
+        self.ears: Ears | None = None
         self.timings: dict[str, float] = {}
         self.began = time.perf_counter()
         self.task: asyncio.Task[None] | None = None
@@ -73,6 +81,7 @@ class Perception:
         self._decoders = WorkerPool("decode", config.decode_workers, config)
         # One reader: it already uses all the threads it was given.
         self._readers = WorkerPool("read", 1, config)
+        self._listening = Listening(config)
         self._looks: dict[str, _Look] = {}
         self._counters: Counter[str] = Counter()
 
@@ -89,6 +98,7 @@ class Perception:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._decoders.stop()
         await self._readers.stop()
+        await self._listening.stop()
 
     def open(self, media: Media) -> AsyncIterator[Observation]:
         """Begin to look at once, whether or not anybody iterates yet.
@@ -112,7 +122,9 @@ class Perception:
                 )
             )
             return self._observations(look)
-        if media.path is None:
+        if media.path is None and is_live(media.declared_type):
+            look.ears = Ears()
+        elif media.path is None:
             look.spool = Spool(media.derived_dir, self._config.max_bytes)
         self._looks[media.id] = look
         look.task = asyncio.get_running_loop().create_task(self._steps(look))
@@ -121,35 +133,48 @@ class Perception:
         return self._observations(look)
 
     async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
-        """Add bytes to an item without a path; `pts_us` has no meaning for pictures.
+        """Add bytes to an item without a path; the place of sound is its count of samples.
 
-        Bytes for an item that is not open (any more) are dropped and counted: its terminal
-        observation has already said why.
+        Waits while a microphone's decoder has enough. Bytes for an item that is not open (any
+        more) are dropped and counted: its terminal observation has already said why.
         """
         look = self._looks.get(media)
-        if look is None or look.spool is None:
+        if look is not None and look.ears is not None:
+            await look.ears.write(Chunk(data=chunk))
+        elif look is not None and look.spool is not None:
+            await look.spool.write(chunk)
+        else:
             self._counters["bytes_dropped"] += len(chunk)
-            return
-        await look.spool.write(chunk)
 
     async def close(self, media: str) -> None:
         """Say that no more bytes come."""
         look = self._looks.get(media)
-        if look is not None and look.spool is not None:
+        if look is not None and look.ears is not None:
+            await look.ears.write(End())
+        elif look is not None and look.spool is not None:
             await look.spool.end()
 
     def stats(self) -> Stats:
         """Return counters since the start and the state of the workers.
 
-        `decoder_worker_pid_N` and `ocr_worker_pid_N` are process ids, 0 while none runs.
+        `decoder_worker_pid_N`, `ocr_worker_pid_N` and `speech_worker_pid_N` are process ids, 0
+        while none runs.
         """
-        gauges = {"media_open": float(len(self._looks))}
-        for name, pool in (("decoder", self._decoders), ("ocr", self._readers)):
+        gauges = {
+            "media_open": float(len(self._looks)),
+            "media_heard": float(self._listening.hearing),
+        }
+        pools = (
+            ("decoder", self._decoders),
+            ("ocr", self._readers),
+            ("speech", self._listening.recognisers),
+        )
+        for name, pool in pools:
             for index, worker in enumerate(pool.workers):
                 gauges[f"{name}_worker_pid_{index}"] = float(worker.pid or 0)
         starts = {
             f"{name}_worker_starts": float(sum(worker.starts for worker in pool.workers))
-            for name, pool in (("decoder", self._decoders), ("ocr", self._readers))
+            for name, pool in pools
         }
         counters = {name: float(count) for name, count in self._counters.items()}
         return Stats(gauges=gauges, counters=counters | starts)
@@ -182,10 +207,17 @@ class Perception:
 
     async def _steps(self, look: _Look) -> None:
         """Decode, and read the text while the bigger levels are still made."""
-        path = look.media.path
+        path, publish = look.media.path, partial(self._publish, look)
+        if look.ears is not None:
+            await self._listening.listen(look.media, None, look.ears, publish)
+            return
         if look.spool is not None:
             path = await look.spool.complete(self._config.feed_idle_s)
         assert path is not None, "an item without a path has a spool"
+        is_raw = raw_format(look.media.declared_type) is not None
+        if is_raw or await asyncio.to_thread(is_sound, path):
+            await self._listening.listen(look.media, path, Ears(), publish)
+            return
         request = Decode(
             media=look.media.id,
             path=path,
@@ -228,6 +260,9 @@ class Perception:
             case LabRow():
                 self._counters["lab_rows"] += 1
                 look.passed("first_lab_row")
+            case Speech():
+                self._counters["utterances"] += 1
+                look.passed("first_speech")
             case _:
                 raise AssertionError(f"a worker never sends {type(answer).__name__} here")
         look.observations.put_nowait(answer)
@@ -256,6 +291,12 @@ def _sweep(look: _Look) -> None:
     """Remove what is only of use while the look lasts, also after a worker was killed."""
     if look.spool is not None:
         look.spool.discard()
+    if look.ears is not None:
+        look.ears.stop()
     folder = Path(look.media.derived_dir)
-    for path in (folder / PIXELS_NAME, *folder.rglob(f".*{UNFINISHED_SUFFIX}")):
+    for path in (
+        folder / PIXELS_NAME,
+        folder / SAMPLES_NAME,
+        *folder.rglob(f".*{UNFINISHED_SUFFIX}"),
+    ):
         path.unlink(missing_ok=True)

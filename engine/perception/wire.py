@@ -1,7 +1,8 @@
 """What perception and its worker processes say to each other: length-prefixed msgpack frames.
 
 One request at a time per worker. The worker answers `Accepted`, any number of observations (and
-`PixelsReady` when it decodes), and ends with exactly one of `Finished` or `MediaFailed`.
+`PixelsReady` when it decodes a picture, `Heard` when it decodes sound), and ends with exactly one
+of `Finished` or `MediaFailed`. Behind `Hear` without a path come its bytes as `Chunk`s and `End`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from engine.api import Detected, LabRow, LevelReady, MediaFailed, Progress, TextRow
+from engine.api import Detected, LabRow, LevelReady, MediaFailed, Progress, Speech, TextRow
 
 _LENGTH = struct.Struct(">I")
 
@@ -21,6 +22,7 @@ MAX_FRAME_BYTES = 1024 * 1024
 
 # Names that a worker uses under `derived_dir` until it is done; swept when the look ends.
 PIXELS_NAME = ".pixels.rgb"
+SAMPLES_NAME = ".samples.s16"
 UNFINISHED_SUFFIX = ".part"
 
 
@@ -53,6 +55,48 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
     cpu_s: int
 
 
+class Hear(msgspec.Struct, frozen=True, kw_only=True, tag="hear"):
+    """Decode sound into a file of 16-bit mono samples at 16 kHz under `derived_dir`.
+
+    `path` None means that the bytes follow. `cpu_s` is for the whole file, or for each chunk.
+    """
+
+    media: str
+    path: str | None
+    derived_dir: str
+    declared_type: str | None
+    max_bytes: int
+    max_sound_s: float
+    cpu_s: int
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag="chunk"):
+    """More bytes of what is being heard."""
+
+    data: bytes
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    """No more bytes come."""
+
+
+class Listen(msgspec.Struct, frozen=True, kw_only=True, tag="listen"):
+    """Find speech in the samples `[start, stop)` of `samples` and write it down.
+
+    The worker goes on at `start`, unless it is new to this item (the one before was lost): then
+    it begins at `settled`. `utterances` counts those found before; `is_last` ends an utterance.
+    """
+
+    media: str
+    samples: str
+    settled: int
+    start: int
+    stop: int
+    utterances: int
+    is_last: bool
+    cpu_s: int
+
+
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="accepted"):
     """The worker began with the request; before this a lost worker costs nothing."""
 
@@ -63,33 +107,51 @@ class PixelsReady(msgspec.Struct, frozen=True, kw_only=True, tag="pixels"):
     pixels: Pixels
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True, tag="heard"):
+    """So many samples lie in the file `samples` now."""
+
+    samples: str
+    count: int
+
+
+class Listened(msgspec.Struct, frozen=True, kw_only=True, tag="listened"):
+    """Everything before `position` was listened to; what is being said began at `settled`."""
+
+    position: int
+    settled: int
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """All was done; `timings` in seconds since the request was accepted."""
 
     timings: dict[str, float]
 
 
-Request = Decode | Read
+Request = Decode | Read | Hear | Listen
+Sent = Request | Chunk | End
 Answer = (
     Accepted
     | PixelsReady
+    | Heard
+    | Listened
     | Finished
     | Detected
     | LevelReady
     | TextRow
     | LabRow
+    | Speech
     | Progress
     | MediaFailed
 )
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_requests: msgspec.msgpack.Decoder[Sent] = msgspec.msgpack.Decoder(Sent)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 HEADER_BYTES = _LENGTH.size
 
 
-def frame(message: Request | Answer) -> bytes:
+def frame(message: Sent | Answer) -> bytes:
     """Return the message with its length in front, ready to be written."""
     payload = _encoder.encode(message)
     return _LENGTH.pack(len(payload)) + payload
@@ -108,9 +170,16 @@ def parse_answer(payload: bytes) -> Answer:
     return _answers.decode(payload)
 
 
-def next_request(stream: BinaryIO) -> Request | None:
-    """Read one request, blocking; `None` when the parent closed the pipe."""
+def next_sent(stream: BinaryIO) -> Sent | None:
+    """Read what the parent sent, blocking; `None` when it closed the pipe."""
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return None
     return _requests.decode(stream.read(payload_length(header)))
+
+
+def next_request(stream: BinaryIO) -> Request | None:
+    """Read one request, passing over bytes of an item that failed before its end."""
+    while isinstance(sent := next_sent(stream), Chunk | End):
+        pass
+    return sent

@@ -1,7 +1,7 @@
-"""A process that decodes and reads pictures for `Perception` and may be killed at any time.
+"""A process that decodes and reads media for `Perception` and may be killed at any time.
 
 Started as `python -m engine.perception.worker`; requests come on stdin, answers leave on stdout
-(see `wire`). One process serves one kind of request: the reader's weights are loaded on first use.
+(see `wire`). One process serves one kind of request: weights are loaded on first use.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ from engine.perception.wire import (
     PIXELS_NAME,
     Accepted,
     Answer,
+    Chunk,
     Decode,
     Finished,
+    Hear,
+    Listen,
     Pixels,
     PixelsReady,
     Read,
     Request,
     frame,
     next_request,
+    next_sent,
 )
 
 if TYPE_CHECKING:
@@ -48,27 +52,43 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from engine.perception.ocr import TextReader
+    from engine.perception.speech import Recogniser
 
 
 class Worker:
     """Answers one request after the other until its input ends."""
 
-    def __init__(self, *, ocr_threads: int, ocr_side_px: int, ocr_batch: int, ocr_min_score: float):
+    def __init__(
+        self,
+        *,
+        ocr_threads: int,
+        ocr_side_px: int,
+        ocr_batch: int,
+        ocr_min_score: float,
+        speech_model: str,
+        speech_threads: int,
+    ) -> None:
         self._ocr_threads = ocr_threads
         self._ocr_side_px = ocr_side_px
         self._ocr_batch = ocr_batch
         self._ocr_min_score = ocr_min_score
+        self._speech_model = speech_model
+        self._speech_threads = speech_threads
         self._reader: TextReader | None = None
+        self._recogniser: Recogniser | None = None
 
     def serve(self, requests: BinaryIO, answers: BinaryIO) -> None:
         """Return when the parent closes its end."""
         while (request := next_request(requests)) is not None:
-            for answer in self.answers(request):
+            for answer in self.answers(request, requests):
                 answers.write(frame(answer))
                 answers.flush()
 
-    def answers(self, request: Request) -> Iterator[Answer]:
-        """Yield the answers to one request; every fault becomes a `MediaFailed`."""
+    def answers(self, request: Request, more: BinaryIO) -> Iterator[Answer]:
+        """Yield the answers to one request; every fault becomes a `MediaFailed`.
+
+        `more` is where the bytes of what is still being recorded come from.
+        """
         limit_cpu(request.cpu_s)
         yield Accepted()
         try:
@@ -77,6 +97,10 @@ class Worker:
                     yield from look(request)
                 case Read():
                     yield from self._read(request)
+                case Hear():
+                    yield from hear(request, more)
+                case Listen():
+                    yield from self._listen(request)
                 case _:
                     assert_never(request)
         except EngineError as error:
@@ -85,7 +109,7 @@ class Worker:
             yield MediaFailed(
                 media=request.media,
                 code=EngineCode.MEDIA_TOO_BIG,
-                message="The picture needs more memory than a decoder may use.",
+                message="The file needs more memory than a decoder may use.",
             )
         except Exception as error:
             # The border of the process: the type goes to the operator, nothing to the sender.
@@ -93,8 +117,15 @@ class Worker:
             yield MediaFailed(
                 media=request.media,
                 code=EngineCode.INTERNAL,
-                message="The picture could not be looked at.",
+                message="The file could not be looked at.",
             )
+
+    def _listen(self, request: Listen) -> Iterator[Answer]:
+        from engine.perception.speech import Recogniser
+
+        if self._recogniser is None:
+            self._recogniser = Recogniser(self._speech_model, self._speech_threads)
+        yield from self._recogniser.listen(request)
 
     def _read(self, request: Read) -> Iterator[Answer]:
         began = time.perf_counter()
@@ -214,6 +245,19 @@ def decode(request: Decode) -> Iterator[Answer]:
     yield Finished(timings=timings)
 
 
+def hear(request: Hear, more: BinaryIO) -> Iterator[Answer]:
+    """Decode sound, whole or as its bytes come."""
+    from engine.perception import sound
+
+    def next_chunk() -> bytes | None:
+        sent = next_sent(more)
+        # Each chunk has its own allowance: a microphone may be open for hours.
+        limit_cpu(request.cpu_s)
+        return sent.data if isinstance(sent, Chunk) else None
+
+    yield from sound.hear(request, next_chunk)
+
+
 def warm_up(role: str) -> None:
     """Load what the first request would wait for."""
     if role == "decode":
@@ -247,12 +291,14 @@ def limit_cpu(more_s: int) -> None:
 def main() -> None:
     """Serve stdin until it ends."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--role", choices=("decode", "read"), required=True)
+    parser.add_argument("--role", choices=("decode", "read", "hear", "listen"), required=True)
     parser.add_argument("--memory-bytes", type=int, required=True)
     parser.add_argument("--ocr-threads", type=int, required=True)
     parser.add_argument("--ocr-side-px", type=int, required=True)
     parser.add_argument("--ocr-batch", type=int, required=True)
     parser.add_argument("--ocr-min-score", type=float, required=True)
+    parser.add_argument("--speech-model", required=True)
+    parser.add_argument("--speech-threads", type=int, required=True)
     options = parser.parse_args()
     limit_memory(options.memory_bytes)
     # Libraries that print must not break the frames: their stdout becomes stderr.
@@ -264,6 +310,8 @@ def main() -> None:
         ocr_side_px=options.ocr_side_px,
         ocr_batch=options.ocr_batch,
         ocr_min_score=options.ocr_min_score,
+        speech_model=options.speech_model,
+        speech_threads=options.speech_threads,
     )
     worker.serve(sys.stdin.buffer, answers)
 

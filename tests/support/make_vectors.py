@@ -33,6 +33,7 @@ from protocol.shapes import (  # noqa: E402
     Spacing,
     Span,
     SpanLink,
+    SpeechRow,
     Target,
     TextRow,
 )
@@ -161,6 +162,42 @@ HISTORIES: dict[str, list[ev.Event]] = {
                 id="a-1", target=Target(asset="as-1", frame=57), shape=box(10, 20, 30, 40)
             ),
         ),
+    ],
+    "a microphone is written down while it is open": [
+        ev.AssetOpened(
+            at=AT,
+            actor=MEI,
+            asset="as-1",
+            name="Mei Lin",
+            kind="microphone",
+            media_type="audio/pcm;rate=48000;channels=1",
+        ),
+        ev.AssetObserved(
+            at=AT,
+            actor=MODEL,
+            asset="as-1",
+            rows=(SpeechRow(id="u-1", start=0.5, end=2.25, text="The potassium", final=False),),
+        ),
+        ev.AssetObserved(
+            at=AT,
+            actor=MODEL,
+            asset="as-1",
+            rows=(
+                SpeechRow(id="u-1", start=0.5, end=3.0, text="The potassium is low."),
+                SpeechRow(id="u-2", start=4.0, end=5.5, text="Agreed."),
+            ),
+        ),
+        ev.AssetDetected(
+            at=AT,
+            actor=MODEL,
+            asset="as-1",
+            media_type="audio/pcm;rate=48000;channels=1",
+            width=0,
+            height=0,
+            duration_s=6.25,
+        ),
+        committed(),
+        ev.AssetRead(at=AT, actor=MODEL, asset="as-1"),
     ],
     "a row that is observed again takes its old place": [
         opened(),

@@ -8,11 +8,13 @@ import type { Output, Session } from "./protocol/session";
 import type { AnyOp, AssetProgress, ErrorCode, Presence } from "./protocol/types.gen";
 import { Uploads } from "./upload";
 import { Composer } from "./view/composer";
+import { Microphone } from "./microphone";
 import { DeletedMarks, isUndo } from "./view/deleted";
 import { LabTable } from "./view/labtable";
 import { Pictures } from "./view/pictures";
 import { PeopleList } from "./view/presence";
 import { showRole } from "./view/role";
+import { SpeechList } from "./view/speech";
 import { StatusLine } from "./view/status";
 import { Toasts } from "./view/toasts";
 import { Transcript } from "./view/transcript";
@@ -38,6 +40,8 @@ export class RoomPage {
   private readonly pictures: Pictures;
   private readonly transcript: Transcript;
   private readonly lab: LabTable;
+  private readonly speech = new SpeechList(byId("speech", HTMLElement));
+  private readonly microphone: Microphone;
   private readonly people: PeopleList;
   private readonly composer: Composer;
   private readonly status = new StatusLine();
@@ -73,6 +77,11 @@ export class RoomPage {
         this.tellFailure(asset, name, code, message),
     };
     this.uploads = new Uploads(this.connection, news, digest);
+    this.microphone = new Microphone(this.connection, {
+      microphoneChanged: () => this.draw(),
+      microphoneFailed: (message, code) =>
+        code === null ? this.toasts.show({ text: message, isError: true }) : this.tell(message, code),
+    });
     this.pictures = new Pictures(
       session,
       {
@@ -105,10 +114,12 @@ export class RoomPage {
       said: (text) => this.submitOp({ type: "comment.add", id: newId(), text }),
       interrupted: (turn) => this.connection.send({ type: "cancel", turn }),
       typing: (typing) => this.showPresence({ ...this.presence, typing }),
+      microphonePressed: (asks) => this.useMicrophone(asks),
     });
     window.addEventListener("beforeunload", (event) => {
       // The browser forgets the files of a page that goes, so their uploads could not go on.
-      if (this.uploads.list().length > 0) event.preventDefault();
+      const isSending = this.uploads.list().length > 0 || this.microphone.isUnderWay;
+      if (isSending) event.preventDefault();
     });
     document.addEventListener("keydown", (event) => this.undo(event));
     window.addEventListener("online", () => this.connection.connect());
@@ -151,7 +162,7 @@ export class RoomPage {
         this.draw();
         return;
       case "stream":
-        this.uploads.receive(output.message);
+        if (!this.microphone.receive(output.message)) this.uploads.receive(output.message);
         return;
       case "failed":
         this.assetFailed(output);
@@ -187,13 +198,17 @@ export class RoomPage {
       this.door.cameIn();
       if (welcome !== null) showRole(welcome.role);
       this.uploads.connected(limits?.max_streams ?? 1, limits?.max_asset_bytes ?? Infinity);
+      this.microphone.connected();
       for (const text of welcome?.notices ?? []) this.notice(text);
       if (welcome?.durable === false) {
         this.notice("This server does not store durably what is said here.");
       }
       this.presence = { ...this.presence, asset: this.pictures.asset };
       this.connection.send(this.presence);
-    } else this.uploads.disconnected();
+    } else {
+      this.uploads.disconnected();
+      this.microphone.disconnected();
+    }
     if (phase === "ended") this.ended(detail.code ?? 0);
   }
 
@@ -247,6 +262,11 @@ export class RoomPage {
     if (act.type === "ask") this.composer.giveBack(act.text);
     if (op?.type === "comment.add") this.composer.giveBack(op.text);
     this.tell(sentence(message), code);
+  }
+
+  private useMicrophone(asks: boolean): void {
+    if (this.microphone.isOn) this.microphone.stop();
+    else void this.microphone.start(this.session.me().name, asks);
   }
 
   private ask(text: string, interrupts: string | null): boolean {
@@ -339,11 +359,13 @@ export class RoomPage {
     const waiting = session.outbox.entries().map(({ act }) => act);
     this.pictures.render(this.uploads.list(), this.progress);
     this.transcript.render(room, waiting);
+    this.speech.render(room);
     this.lab.render(room);
     const me = session.welcome?.participant ?? "";
     this.people.render(session.people, me, (asset) => room.assets.get(asset)?.name ?? null);
     const running = [...room.turns.values()].filter(({ status }) => status === "running");
     this.composer.render(running.at(-1)?.turn ?? null, session.engineReady);
+    this.composer.renderMicrophone(this.microphone.isOn);
     this.status.pending(session.outbox.unacked().length);
   }
 }

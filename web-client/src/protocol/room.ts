@@ -124,7 +124,9 @@ function foldAsset(state: RoomState, event: AssetEvent): RoomState {
       asset: event.asset,
       name: event.name,
       by: event.actor,
+      kind: event.kind ?? "file",
       size: event.size ?? null,
+      media_type: event.media_type ?? "",
     });
     return { ...state, assets: put(state.assets, event.asset, opened) };
   }
@@ -147,6 +149,7 @@ function assetAfter(asset: Asset, event: Exclude<AssetEvent, { type: "asset.open
         height: event.height,
         frames: event.frames ?? 1,
         imaging: event.imaging ?? null,
+        duration_s: event.duration_s ?? 0,
       };
     case "asset.level":
       return { ...asset, levels: withLevel(asset.levels, event.level) };
@@ -285,11 +288,13 @@ function keyed<T, W>(
 // The wire leaves defaults out; the state always has every field.
 
 const wholeAsset = (asset: AssetState): Asset => ({
+  kind: "file",
   status: "open",
   size: null,
   sha256: null,
   media_type: "",
   width: 0,
+  duration_s: 0,
   height: 0,
   levels: [],
   rows: [],

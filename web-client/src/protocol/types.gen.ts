@@ -237,6 +237,21 @@ export interface LabRow {
   score?: number;
 }
 
+/**
+ * What was said from `start` to `end` of a recording, in seconds of its own time.
+ *
+ * A later row with the same `id` replaces an earlier one, which was not `final`.
+ */
+export interface SpeechRow {
+  type: "speech";
+  id: string;
+  start: number;
+  end: number;
+  text: string;
+  /** @default true */
+  final?: boolean;
+}
+
 /** One resolution that can be fetched; `level` is its longer side, 0 for full resolution. */
 export interface Level {
   level: number;
@@ -312,6 +327,8 @@ export interface AssetState {
   asset: string;
   name: string;
   by: Actor;
+  /** @default "file" */
+  kind?: "camera" | "file" | "microphone";
   /** @default "open" */
   status?: "committed" | "failed" | "open" | "read";
   /** @default null */
@@ -324,6 +341,8 @@ export interface AssetState {
   width?: number;
   /** @default 0 */
   height?: number;
+  /** @default 0.0 */
+  duration_s?: number;
   /** @default [] */
   levels?: readonly Level[];
   /** @default [] */
@@ -445,7 +464,13 @@ export interface HeartbeatAck {
   t: number;
 }
 
-/** Start an upload, or go on with one: then `asset` names it and `stream` may be another. */
+/**
+ * Start an upload, or go on with one: then `asset` names it and `stream` may be another.
+ *
+ * A `microphone` is written down while it comes; its `media_type` is "audio/webm;codecs=opus" or
+ * the like, or "audio/pcm;rate=48000;channels=1" for 16-bit little-endian samples at whatever
+ * rate they really have. With `asks` each utterance is also a question to the model.
+ */
 export interface StreamOpen {
   type: "stream.open";
   stream: StreamId;
@@ -461,6 +486,8 @@ export interface StreamOpen {
   sha256?: Sha256 | null;
   /** @default null */
   asset?: Id | null;
+  /** @default false */
+  asks?: boolean;
 }
 
 /** All bytes were sent: check, commit and look at them. */
@@ -711,7 +738,7 @@ export interface AssetProgress {
   total: number;
 }
 
-/** An upload began. */
+/** An upload began. `media_type` is what a microphone sends. */
 export interface AssetOpened {
   type: "asset.opened";
   /** @default 0 */
@@ -728,6 +755,8 @@ export interface AssetOpened {
   kind?: "camera" | "file" | "microphone";
   /** @default null */
   size?: number | null;
+  /** @default "" */
+  media_type?: string;
 }
 
 /** The bytes are complete, checked and stored; ops may target the asset now. */
@@ -751,6 +780,7 @@ export interface AssetCommitted {
  *
  * With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
  * be fetched one by one.
+ * `duration_s` is that of a recording, whose `width` and `height` are 0.
  */
 export interface AssetDetected {
   type: "asset.detected";
@@ -774,6 +804,8 @@ export interface AssetDetected {
   frames?: number;
   /** @default null */
   imaging?: Imaging | null;
+  /** @default 0.0 */
+  duration_s?: number;
 }
 
 /** One more resolution can be fetched. */
@@ -1051,7 +1083,8 @@ export type Shape =
 
 export type ObservedRow =
   | TextRow
-  | LabRow;
+  | LabRow
+  | SpeechRow;
 
 export type AnyOp =
   | PutAnnotation

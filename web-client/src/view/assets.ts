@@ -4,6 +4,7 @@ import type { Asset, RoomState } from "../protocol/room";
 import type { AssetProgress } from "../protocol/types.gen";
 import type { Upload } from "../upload";
 import { isOutOfRange } from "./labtable";
+import { duration, isRecording, speechOf } from "./speech";
 import { KeyedChildren, element, setAttributes, setText } from "./dom";
 
 export interface AssetStripNews {
@@ -126,6 +127,7 @@ function cardOf(
       const done = upload ? upload.received : progress?.stage === "upload" ? progress.done : null;
       const size = upload?.size ?? asset.size;
       const part = done === null || !size ? -1 : done / size;
+      if (asset.kind === "microphone") return { ...card, words: "Recording…", progress: null };
       const words = upload?.stage === "checking" ? "Checking…" : `Uploading${percent(part)}`;
       return { ...card, words, progress: part };
     }
@@ -143,6 +145,10 @@ function cardOf(
 function readWords(asset: Asset): string {
   const lab = asset.rows.filter((row) => row.type === "lab");
   if (lab.length > 0) return `${lab.length} values, ${lab.filter(isOutOfRange).length} flagged`;
+  if (isRecording(asset)) {
+    const said = speechOf(asset).length;
+    return `${duration(asset.duration_s)} · ${said > 0 ? `${said} utterances` : "no speech"}`;
+  }
   return asset.rows.length > 0 ? `${asset.rows.length} lines of text` : "Ready";
 }
 

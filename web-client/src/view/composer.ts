@@ -1,6 +1,6 @@
 /** Where one writes: to the model, or to the people in the room. */
 
-import { byId, setText } from "./dom";
+import { byId, setAttributes, setText } from "./dom";
 
 export interface ComposerNews {
   /** False when the text could not be taken; it then stays in the box. */
@@ -8,6 +8,8 @@ export interface ComposerNews {
   said(text: string): boolean;
   interrupted(turn: string): void;
   typing(typing: boolean): void;
+  /** On when it was off and the other way round; `asks` when the model is to be asked. */
+  microphonePressed(asks: boolean): void;
 }
 
 /** How long after the last key somebody still counts as writing. */
@@ -18,6 +20,8 @@ export class Composer {
   private typingTimer: number | null = null;
   private readonly box = byId("question", HTMLTextAreaElement);
   private readonly stop = byId("interrupt", HTMLButtonElement);
+  private readonly microphone = byId("microphone", HTMLButtonElement);
+  private readonly voiceMode = byId("voice-mode", HTMLButtonElement);
   private readonly note = byId("composer-note", HTMLElement);
 
   constructor(private readonly news: ComposerNews) {
@@ -26,6 +30,13 @@ export class Composer {
       this.take((text) => news.asked(text, null));
     });
     byId("comment", HTMLButtonElement).addEventListener("click", () => this.take(news.said));
+    this.voiceMode.addEventListener("click", () => {
+      const isOn = this.voiceMode.ariaPressed === "true";
+      setAttributes(this.voiceMode, { "aria-pressed": String(!isOn) });
+    });
+    this.microphone.addEventListener("click", () =>
+      news.microphonePressed(this.voiceMode.ariaPressed === "true"),
+    );
     this.stop.addEventListener("click", () => this.interrupt());
     this.box.addEventListener("keydown", (event) => {
       // While a Chinese or Japanese word is being composed, Enter chooses the word.
@@ -41,6 +52,13 @@ export class Composer {
     this.stop.hidden = running === null;
     setText(this.note, engineReady ? "" : "The model is starting; questions wait for it.");
     this.name();
+  }
+
+  renderMicrophone(isOn: boolean): void {
+    setAttributes(this.microphone, { "aria-pressed": String(isOn) });
+    setText(this.microphone, isOn ? "Stop speaking" : "Microphone");
+    // Whether it asks is said when a recording begins.
+    this.voiceMode.disabled = isOn;
   }
 
   /** Put a refused text back, unless something else is being written already. */

@@ -11,6 +11,7 @@ import { byId, setAttributes, setText } from "./dom";
 import { Gestures, type Tool } from "./gestures";
 import { Inspector } from "./inspector";
 import { Cursors } from "./presence";
+import { duration, isRecording } from "./speech";
 import { Viewer, ZOOM_STEP } from "./viewer";
 import type { Box, Place } from "./viewport";
 
@@ -39,6 +40,7 @@ export class Pictures {
   private readonly cursors: Cursors;
   private readonly tools = [...document.querySelectorAll<HTMLElement>("[role=radio][data-tool]")];
   private readonly dropZone = byId("drop-zone", HTMLElement);
+  private readonly player = byId("player", HTMLAudioElement);
   private readonly pictureName = byId("picture-name", HTMLElement);
   private spot: { asset: string; box: Box } | null = null;
 
@@ -94,6 +96,7 @@ export class Pictures {
     this.dropZone.hidden = !mayUpload(this.role) || room.assets.size > 0 || uploads.length > 0;
     setText(this.pictureName, asset === null ? "" : pictureWords(asset));
     setAttributes(this.pictureName, { title: asset?.name ?? null });
+    this.play(asset);
     this.strip.render(room, uploads, progress, asset?.asset ?? null);
     this.renderMarks();
     this.renderCursors();
@@ -123,14 +126,33 @@ export class Pictures {
   private assetToShow(room: RoomState): Asset | null {
     const known = this.chosen === null ? undefined : room.assets.get(this.chosen);
     if (known !== undefined && known.status !== "failed") return known;
-    return [...room.assets.values()].find(({ status }) => status !== "failed") ?? known ?? null;
+    const usable = [...room.assets.values()].filter(({ status }) => status !== "failed");
+    return usable.find((asset) => !isRecording(asset)) ?? usable[0] ?? known ?? null;
   }
 
   private levelUrl(asset: string, level: number): string | null {
+    return this.mediaUrl(asset, `levels/${level}`);
+  }
+
+  private mediaUrl(asset: string, part: string): string | null {
     const { media } = this.session;
     if (media === null) return null;
     const ticket = encodeURIComponent(media.ticket);
-    return `${media.base}/${encodeURIComponent(asset)}/levels/${level}?ticket=${ticket}`;
+    return `${media.base}/${encodeURIComponent(asset)}/${part}?ticket=${ticket}`;
+  }
+
+  /** Offer to play a recording that browsers can play; raw samples are to be read only. */
+  private play(asset: Asset | null): void {
+    const isPlayable =
+      asset?.status === "read" &&
+      asset.media_type.startsWith("audio/") &&
+      !asset.media_type.startsWith("audio/pcm");
+    this.player.hidden = !isPlayable;
+    if (!isPlayable) this.player.pause();
+    else if (this.player.dataset["asset"] !== asset.asset) {
+      this.player.dataset["asset"] = asset.asset;
+      this.player.src = this.mediaUrl(asset.asset, "original") ?? "";
+    }
   }
 
   private get role(): Role {
@@ -258,6 +280,7 @@ export class Pictures {
   }
 }
 
-function pictureWords(asset: { name: string; width: number; height: number }): string {
+function pictureWords(asset: Asset): string {
+  if (isRecording(asset)) return `${asset.name} · ${duration(asset.duration_s)}`;
   return asset.width > 0 ? `${asset.name} · ${asset.width} × ${asset.height}` : asset.name;
 }

@@ -62,7 +62,7 @@ class Listening:
 
     def __init__(self, config: PerceptionConfig) -> None:
         self._config = config
-        # Started with the first item: its weights and libraries take 350 MB.
+        # Started with the first item: its weights and libraries take 240 MB.
         self.recognisers = WorkerPool("listen", 1, config)
         self.hearing = 0
         self._asking: set[asyncio.Task[None]] = set()

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from engine.api import Box, Imaging, LabRow, Message, Seen, TextRow
+from engine.api import Box, Imaging, LabRow, Message, Seen, Speech, TextRow
 from engine.prompt import PromptTooLong, PromptWriter
 
 BOX = Box(0, 0, 10, 10)
@@ -192,3 +192,33 @@ def test_a_medical_image_that_says_nothing_has_its_size(writer):
     )
     prompt = writer.write((user("?", seen),), unknown, 4000)
     assert "Medical image x.dcm: 8x9 pixels." in prompt.text
+
+
+def dictation(*texts):
+    speech = tuple(
+        Speech(media="d", id=f"u{n}", start_s=n, end_s=n + 1, text=text)
+        for n, text in enumerate(texts)
+    )
+    return Seen(
+        media="d",
+        name="dictation.wav",
+        path="",
+        media_type="audio/wav",
+        width=0,
+        height=0,
+        speech=speech,
+    )
+
+
+def test_what_was_said_stands_in_the_prompt_in_its_order_and_silence_is_told(writer):
+    prompt = writer.write((user("Summarise.", dictation("First.", "Then.")),), unknown, 4000)
+    assert "Transcript of dictation.wav:\nFirst.\nThen.\n\nSummarise." in prompt.text
+    prompt = writer.write((user("Summarise.", dictation()),), unknown, 4000)
+    assert "Recording dictation.wav: no speech was found in it." in prompt.text
+
+
+def test_a_transcript_that_does_not_fit_is_left_out_and_the_prompt_says_so(writer):
+    long = dictation(*[f"Sentence number {n} of a long dictation." for n in range(300)])
+    prompt = writer.write((user("Summarise.", long),), unknown, 400)
+    assert "The transcript of dictation.wav is left out." in prompt.text
+    assert "Sentence number" not in prompt.text and "Summarise." in prompt.text

@@ -114,6 +114,16 @@ class TestServer:
             "MediaFrame"
         ]
 
+    def test_M4_of_a_live_stream_a_repeat_changes_nothing_and_a_gap_is_told(self, server):
+        server.open_stream(1, credit=10, max_streams=2, is_live=True)
+        first, later = MediaFrame(1, 0, b"x"), MediaFrame(1, 4, b"y", pts_us=80_000)
+        assert server.receive_binary(first.serialize(), now=0.0) == [first]
+        assert server.receive_binary(first.serialize(), now=0.0) == []
+        gap, chunk = server.receive_binary(later.serialize(), now=0.0)
+        assert (gap.code, gap.ref, gap.fatal) == (ErrorCode.STREAM_GAP, "1", False)
+        assert "3 chunks before 0.08 s" in gap.message and chunk == later
+        assert server.receive_binary(MediaFrame(1, 2, b"z").serialize(), now=0.0) == []
+
     def test_M4_a_repeated_chunk_never_enters_the_file(self, server):
         server.open_stream(1, credit=10, max_streams=2)
         chunk = MediaFrame(1, 0, b"x").serialize()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engine import api
 from protocol.room import RoomState
-from protocol.shapes import Actor, Imaging, LabRow, Rectangle
+from protocol.shapes import Actor, Imaging, LabRow, Rectangle, SpeechRow
 from protocol.state import AssetState, TurnState
 from server import conversation
 
@@ -119,3 +119,14 @@ def test_a_medical_series_is_told_with_its_frames():
     (message,) = said(room([series], [turn("t1", 1, assets=("a",))]), "t1")
     (seen,) = message.seen
     assert (seen.frames, seen.imaging) == (30, api.Imaging(modality="US", color=True))
+
+
+def test_an_open_microphone_is_not_waited_for_and_what_it_said_is_told_when_it_is_closed():
+    said_in_it = (SpeechRow(id="u1", start=0.5, end=2.0, text="The potassium is low."),)
+    closed = replace(asset("m", rows=said_in_it), kind="microphone")
+    still_open = replace(closed, status="open", sha256=None)
+    assert conversation.assets_of_question(room([asset("a"), still_open], []), ()) == ("a",)
+    state = room([asset("a"), closed], [turn("t1", 1, assets=("a", "m"))])
+    assert conversation.assets_of_question(state, ()) == ("a", "m")
+    (message,) = said(state, "t1")
+    assert [s.text for seen in message.seen for s in seen.speech] == ["The potassium is low."]

@@ -130,7 +130,7 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.TOO_SLOW: Meaning("The client took nothing for the send deadline.", fatal=True, retry=True),
     E.HELLO_TIMEOUT: Meaning("No `hello` within 10 s.", fatal=True, retry=True),
     E.ASSET_UNKNOWN: Meaning("The op names an asset that is not in this room."),
-    E.ASSET_NOT_READY: Meaning("The asset is not committed yet.", retry=True),
+    E.ASSET_NOT_READY: Meaning("The asset, or this part of it, is not there yet.", retry=True),
     E.ANNOTATION_UNKNOWN: Meaning("The op names an annotation that never was in this room."),
     E.ANNOTATION_DELETED: Meaning("The annotation was deleted; the edit may be offered as new."),
     E.OP_CONFLICT: Meaning("The id is taken by another object or by a different op."),

@@ -36,7 +36,7 @@ class PerceptionConfig:
     # The folder of a Whisper model; without one recordings are answered `media_unsupported`.
     speech_model: str = ""
     speech_threads: int = 2
-    # Each recording and each open microphone has a decoder of its own, 46 MB of which 20 are its alone.
+    # Each recording and each open microphone has a decoder of its own, of 46 MB.
     max_hearing: int = 16
     max_sound_s: float = 4 * 3600.0
     hear_s: float = 300.0

@@ -78,7 +78,7 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   too_slow: { when: "The client took nothing for the send deadline.", fatal: true, retry: true },
   hello_timeout: { when: "No `hello` within 10 s.", fatal: true, retry: true },
   asset_unknown: { when: "The op names an asset that is not in this room.", fatal: false, retry: false },
-  asset_not_ready: { when: "The asset is not committed yet.", fatal: false, retry: true },
+  asset_not_ready: { when: "The asset, or this part of it, is not there yet.", fatal: false, retry: true },
   annotation_unknown: { when: "The op names an annotation that never was in this room.", fatal: false, retry: false },
   annotation_deleted: { when: "The annotation was deleted; the edit may be offered as new.", fatal: false, retry: false },
   op_conflict: { when: "The id is taken by another object or by a different op.", fatal: false, retry: false },

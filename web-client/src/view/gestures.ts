@@ -4,6 +4,7 @@
  *     down on a corner of the selected mark ─► resize      two fingers ─► pinch
  *     down with a drawing tool              ─► draw        middle button, space ─► pan
  *     down on a mark with the select tool   ─► move        down beside a mark ─► pan
+ *     down with the window tool             ─► window
  *
  * A press that does not move selects. Everything is in image pixels from the first event on.
  */
@@ -14,7 +15,7 @@ import { MAX_POINTS, drawn, moved, resized, type Corner, type DrawTool } from ".
 import type { Viewer } from "./viewer";
 import type { Place } from "./viewport";
 
-export type Tool = "select" | DrawTool;
+export type Tool = "select" | "window" | DrawTool;
 
 export interface GestureNews {
   /** Somebody here drew this on the shown asset. */
@@ -24,6 +25,8 @@ export interface GestureNews {
   /** By a key: what is to be changed about the selected mark comes next. */
   markOpened(): void;
   pointerMoved(place: Place | null): void;
+  /** The window tool moved by so many CSS pixels. */
+  windowDragged(by: Place): void;
   /** Whether marks may be made or changed on what is shown. */
   mayDraw(): boolean;
 }
@@ -35,7 +38,7 @@ type Drag =
   | { does: "draw"; tool: DrawTool; stroke: Place[]; hit: string | null }
   | { does: "move"; id: string; shape: Shape; from: Place }
   | { does: "resize"; id: string; shape: Shape; from: Place; corner: Corner }
-  | { does: "pan"; last: Place; hit: string | null };
+  | { does: "pan" | "window"; last: Place; hit: string | null };
 
 export class Gestures {
   tool: Tool = "rectangle";
@@ -78,7 +81,7 @@ export class Gestures {
     event.preventDefault();
     this.viewer.root.focus({ preventScroll: true });
     this.start = place;
-    this.startedOn = this.viewer.asset;
+    this.startedOn = this.viewer.shown;
     this.hasMoved = false;
     this.drag = this.dragFor(event, place);
   }
@@ -86,9 +89,13 @@ export class Gestures {
   private dragFor(event: PointerEvent, place: Place): Drag {
     const target = event.target instanceof Element ? event.target : null;
     const hit = target?.closest("[data-mark]")?.getAttribute("data-mark") ?? null;
-    if (event.button === 1 || this.isSpaceHeld || !this.news.mayDraw()) {
+    const { tool } = this;
+    // How gray is shown is everybody's own business, also of those who may not draw.
+    const isAllowed = tool === "window" || this.news.mayDraw();
+    if (event.button === 1 || this.isSpaceHeld || !isAllowed) {
       return { does: "pan", last: place, hit };
     }
+    if (tool === "window") return { does: "window", last: place, hit };
     const from = this.viewer.imagePoint(event);
     const corner = target?.getAttribute("data-corner") as Corner | null | undefined;
     const { selected } = this.layer;
@@ -96,8 +103,8 @@ export class Gestures {
     if (corner && selected !== null && shape !== null) {
       return { does: "resize", id: selected, shape, from, corner };
     }
-    if (this.tool !== "select") {
-      return { does: "draw", tool: this.tool, stroke: [this.within(from)], hit };
+    if (tool !== "select") {
+      return { does: "draw", tool, stroke: [this.within(from)], hit };
     }
     const hitShape = hit === null ? null : this.layer.shapeOf(hit);
     if (hit === null || hitShape === null) return { does: "pan", last: place, hit: null };
@@ -107,7 +114,7 @@ export class Gestures {
 
   private move(event: PointerEvent): void {
     if (this.viewer.size === null) return;
-    if (this.drag !== null && this.viewer.asset !== this.startedOn) this.abandon();
+    if (this.drag !== null && this.viewer.shown !== this.startedOn) this.abandon();
     const place = this.viewer.windowPoint(event);
     this.news.pointerMoved(this.viewer.imagePoint(event));
     if (this.pointers.size === 2 && this.pointers.has(event.pointerId)) {
@@ -126,6 +133,12 @@ export class Gestures {
     switch (drag.does) {
       case "pan":
         this.viewer.panBy({ x: place.x - drag.last.x, y: place.y - drag.last.y });
+        drag.last = place;
+        return;
+      case "window":
+        if (this.hasMoved) {
+          this.news.windowDragged({ x: place.x - drag.last.x, y: place.y - drag.last.y });
+        }
         drag.last = place;
         return;
       case "draw":
@@ -151,8 +164,8 @@ export class Gestures {
   }
 
   private up(event: PointerEvent): void {
-    // Another picture may have come under the pointer: a mark begun on one never lands on another.
-    if (this.viewer.asset !== this.startedOn) this.abandon();
+    // Another picture or frame may be under the pointer: a mark begun on one never lands on another.
+    if (this.viewer.shown !== this.startedOn) this.abandon();
     const { drag } = this;
     const wasOnly = this.pointers.size === 1 && this.pointers.delete(event.pointerId);
     this.pointers.delete(event.pointerId);
@@ -162,6 +175,7 @@ export class Gestures {
     this.layer.drawDraft(null);
     switch (drag.does) {
       case "pan":
+      case "window":
         if (!this.hasMoved) this.select(drag.hit);
         return;
       case "draw":

@@ -9,8 +9,10 @@ import { AnnotationLayer } from "./annotations";
 import { AssetStrip } from "./assets";
 import { byId, setAttributes, setText } from "./dom";
 import { Gestures, type Tool } from "./gestures";
+import { ImagingBar } from "./imagingbar";
 import { Inspector } from "./inspector";
 import { Cursors } from "./presence";
+import { Series } from "./series";
 import { duration, isRecording } from "./speech";
 import { Viewer, ZOOM_STEP } from "./viewer";
 import type { Box, Place } from "./viewport";
@@ -29,7 +31,9 @@ const TOOL_KEYS: Record<string, Tool> = {
   e: "ellipse",
   p: "point",
   l: "polyline",
+  w: "window",
 };
+const STEP_KEYS: Record<string, number> = { PageUp: -1, PageDown: 1 };
 
 export class Pictures {
   private readonly viewer: Viewer;
@@ -38,6 +42,7 @@ export class Pictures {
   private readonly inspector: Inspector;
   private readonly strip: AssetStrip;
   private readonly cursors: Cursors;
+  private readonly series: Series;
   private readonly tools = [...document.querySelectorAll<HTMLElement>("[role=radio][data-tool]")];
   private readonly dropZone = byId("drop-zone", HTMLElement);
   private readonly player = byId("player", HTMLAudioElement);
@@ -52,7 +57,9 @@ export class Pictures {
   ) {
     const root = byId("viewer", HTMLElement);
     const overlay = byId("overlay", SVGSVGElement);
-    this.viewer = new Viewer(root, byId("stage", HTMLElement), overlay);
+    const stage = byId("stage", HTMLElement);
+    this.viewer = new Viewer(root, stage, overlay);
+    this.series = new Series(stage, new ImagingBar(), (frame) => this.frameShown(frame));
     this.layer = new AnnotationLayer(this.viewer, overlay, byId("labels", HTMLElement));
     this.cursors = new Cursors(byId("cursors", HTMLElement), this.viewer);
     this.inspector = new Inspector({
@@ -65,6 +72,7 @@ export class Pictures {
       selectionChanged: () => this.inspect(),
       markOpened: () => this.inspector.focus(),
       pointerMoved: (place) => news.pointed(this.viewer.asset, place),
+      windowDragged: (by) => this.series.dragWindow(by),
       mayDraw: () => this.mayDraw(),
     });
     this.strip = new AssetStrip(byId("assets", HTMLElement), {
@@ -92,7 +100,11 @@ export class Pictures {
     const asset = this.assetToShow(room);
     if (asset === null) this.viewer.clear();
     else this.viewer.show(asset, (level) => this.levelUrl(asset.asset, level) ?? "");
-    if (!mayWrite(this.role)) this.useTool("select");
+    if (!mayWrite(this.role) && this.gestures.tool !== "window") this.useTool("select");
+    const decoded = asset === null ? undefined : progress.get(asset.asset);
+    const ready = decoded?.stage === "frames" ? decoded.done : 0;
+    this.series.show(asset, ready, (frame) => this.frameUrl(asset?.asset ?? "", frame));
+    this.offerWindowTool();
     this.dropZone.hidden = !mayUpload(this.role) || room.assets.size > 0 || uploads.length > 0;
     setText(this.pictureName, asset === null ? "" : pictureWords(asset));
     setAttributes(this.pictureName, { title: asset?.name ?? null });
@@ -108,17 +120,21 @@ export class Pictures {
 
   renewAccess(): void {
     this.viewer.renewAccess();
+    this.series.renewAccess();
   }
 
   /** Light up a place while it is spoken of. */
   light(place: { asset: string; box: Box } | null): void {
     this.spot = place;
-    this.layer.highlight(place !== null && place.asset === this.viewer.asset ? place.box : null);
+    const { asset, frame } = this.viewer;
+    // What was read, was read on the first frame.
+    this.layer.highlight(place?.asset === asset && frame === 0 ? (place?.box ?? null) : null);
   }
 
   /** Bring a place into view. */
   reveal(place: { asset: string; box: Box }): void {
     if (place.asset !== this.viewer.asset) this.choose(place.asset);
+    this.series.go(0);
     this.light(place);
     this.viewer.reveal(place.box);
   }
@@ -132,6 +148,10 @@ export class Pictures {
 
   private levelUrl(asset: string, level: number): string | null {
     return this.mediaUrl(asset, `levels/${level}`);
+  }
+
+  private frameUrl(asset: string, frame: number): string | null {
+    return this.mediaUrl(asset, `frames/${frame}`);
   }
 
   private mediaUrl(asset: string, part: string): string | null {
@@ -159,6 +179,20 @@ export class Pictures {
     return this.session.welcome?.role ?? "member";
   }
 
+  private frameShown(frame: number): void {
+    this.offerWindowTool();
+    if (frame === this.viewer.frame) return;
+    this.viewer.frame = frame;
+    this.renderMarks();
+  }
+
+  /** The tool is there while there is gray that it can change. */
+  private offerWindowTool(): void {
+    const { hasWindow } = this.series;
+    byId("tool-window", HTMLElement).hidden = !hasWindow;
+    if (!hasWindow && this.gestures.tool === "window") this.useTool("rectangle");
+  }
+
   private mayDraw(): boolean {
     const asset = this.session.room.assets.get(this.viewer.asset ?? "");
     if (!mayWrite(this.role)) return false;
@@ -166,12 +200,15 @@ export class Pictures {
   }
 
   private renderMarks(): void {
-    const { asset } = this.viewer;
+    const { asset, frame } = this.viewer;
     const hasPlace = this.viewer.size !== null;
     const flags = this.flagsOf(asset);
     const marks = this.session
       .marks()
-      .filter(({ mark }) => mark.annotation.target.asset === asset)
+      .filter(({ mark }) => {
+        const { target } = mark.annotation;
+        return target.asset === asset && (target.frame ?? 0) === frame;
+      })
       .map((drawn) => {
         const { observation } = drawn.mark.annotation;
         const isRead = drawn.mark.by.kind === "model" && observation != null;
@@ -192,9 +229,10 @@ export class Pictures {
   }
 
   private put(shape: Shape): void {
-    const { asset } = this.viewer;
+    const { asset, frame } = this.viewer;
     if (asset === null) return;
-    const annotation: Annotation = { id: this.newId(), target: { asset }, shape };
+    const target = frame === 0 ? { asset } : { asset, frame };
+    const annotation: Annotation = { id: this.newId(), target, shape };
     this.news.act({ type: "annotation.put", annotation });
     this.layer.select(annotation.id);
     this.inspect();
@@ -236,7 +274,13 @@ export class Pictures {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const tool = TOOL_KEYS[event.key.toLowerCase()];
       const { selected } = this.layer;
-      if (tool !== undefined) this.useTool(mayWrite(this.role) ? tool : "select");
+      const step = STEP_KEYS[event.key];
+      if (tool === "window" && !this.series.hasWindow) return;
+      if (tool !== undefined) this.useTool(tool === "window" || mayWrite(this.role) ? tool : "select");
+      else if (step !== undefined) {
+        this.series.step(step);
+        event.preventDefault();
+      }
       else if ((event.key === "Delete" || event.key === "Backspace") && selected !== null) {
         if (this.mayDraw()) this.delete(selected);
       }
@@ -248,8 +292,8 @@ export class Pictures {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    const count = this.tools.length;
-    const next = this.tools[(this.tools.indexOf(button) + step + count) % count]!;
+    const tools = this.tools.filter(({ hidden }) => !hidden);
+    const next = tools[(tools.indexOf(button) + step + tools.length) % tools.length]!;
     this.useTool(next.dataset["tool"] as Tool);
     next.focus();
   }

@@ -16,6 +16,8 @@ export class Viewer {
   viewport: Viewport = { scale: 1, x: 0, y: 0 };
   size: Size | null = null;
   asset: string | null = null;
+  /** Of the asset, the frame on the screen. */
+  frame = 0;
 
   /** The size of the window onto the picture, in CSS px. */
   window: Size;
@@ -46,6 +48,7 @@ export class Viewer {
   show(asset: Asset, urlOf: (level: number) => string): void {
     if (asset.asset !== this.asset) {
       this.asset = asset.asset;
+      this.frame = 0;
       this.size = null;
       this.isFitted = true;
       this.picture.clear();
@@ -61,8 +64,14 @@ export class Viewer {
     this.stage.hidden = this.size === null;
   }
 
+  /** Names what is on the screen: another asset or frame has another name. */
+  get shown(): string | null {
+    return this.asset === null ? null : `${this.asset} ${this.frame}`;
+  }
+
   clear(): void {
     this.asset = null;
+    this.frame = 0;
     this.size = null;
     this.picture.clear();
     this.stage.hidden = true;

@@ -125,8 +125,8 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
 
     `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
     when either cannot be parsed with certainty, or when a value that a lost decimal point could
-    have made abnormal is read differently at a second look. `box` covers the row, `cells` the single fields
-    by name (`analyte`, `value`, `unit`, `range`, `mark`).
+    have made abnormal is read differently at a second look. `box` covers the row, `cells` the
+    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`).
     """
 
     media: str

@@ -151,3 +151,10 @@ def test_rows_that_cannot_be_judged_are_told_apart_from_normal_ones(writer):
     assert "No range to compare with:\n- Analyte 2 2.5 cannot be judged\n" in prompt.text
     only_normal = msgspec.structs.replace(sheet(), lab_rows=(lab(1),))
     assert "Out of range: none." in writer.write((user("?", only_normal),), unknown, 4000).text
+
+
+@pytest.mark.parametrize("delivered", ["", "  "])
+def test_an_answer_of_which_nothing_was_delivered_is_begun_anew(writer, delivered):
+    """The prompt ended with an empty answer that was over, so the model spoke behind its end."""
+    talk = (user("Why?"), Message(role="assistant", text=delivered, turn="t"))
+    assert writer.write(talk, unknown, 4000).text == writer.write(talk[:1], unknown, 4000).text

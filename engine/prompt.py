@@ -86,7 +86,8 @@ class PromptWriter:
         for utterance in utterances:
             message = utterance.message
             if message.role == "assistant":
-                if not utterance.spoken:
+                # An answer of which nothing was delivered leaves nothing to go on from.
+                if not utterance.spoken or not message.text.strip():
                     continue
                 known = spoken(message.turn, message.text) if message.turn else None
                 content = self._clean(message.text)
@@ -105,7 +106,7 @@ class PromptWriter:
                 chat[-1]["content"] += "\n\n" + content
             else:
                 chat.append({"role": role, "content": content})
-        continues = bool(utterances) and utterances[-1].message.role == "assistant"
+        continues = chat[-1]["role"] == "assistant"
         text = self._template(chat, continues)
         seen = tuple(s for u in utterances for s in u.message.seen)
         return self._tokenize(text, answers, seen)

@@ -222,3 +222,10 @@ def test_a_transcript_that_does_not_fit_is_left_out_and_the_prompt_says_so(write
     prompt = writer.write((user("Summarise.", long),), unknown, 400)
     assert "The transcript of dictation.wav is left out." in prompt.text
     assert "Sentence number" not in prompt.text and "Summarise." in prompt.text
+
+
+@pytest.mark.parametrize("delivered", ["", "  "])
+def test_an_answer_of_which_nothing_was_delivered_is_begun_anew(writer, delivered):
+    """The prompt ended with an empty answer that was over, so the model spoke behind its end."""
+    talk = (user("Why?"), Message(role="assistant", text=delivered, turn="t"))
+    assert writer.write(talk, unknown, 4000).text == writer.write(talk[:1], unknown, 4000).text

@@ -68,3 +68,16 @@ def test_layers_that_cannot_be_rolled_back_are_refused(tiny):
             Backend(odd)
     finally:
         del model.config.layer_types
+
+
+def test_every_length_around_a_window_equals_the_plain_model(tiny_pair):
+    """The windowed model sees 24 tokens; at 25 the first of them must be gone."""
+    reference, model = tiny_pair
+    backend = model.backend
+    tokens = list(range(10, 40))
+    stepwise = context(backend)
+    for length in range(1, len(tokens) + 1):
+        expected = reference(torch.tensor([tokens[:length]])).logits[0, -1]
+        [decoded] = backend.run([Segment(stepwise, tokens[length - 1 : length], True)])
+        assert torch.allclose(decoded, expected, atol=1e-3)
+        assert torch.allclose(alone(backend, tokens[:length]), expected, atol=1e-3)

@@ -64,7 +64,7 @@ def main() -> None:
     subprocess.run([*install, "--quiet", "--upgrade", "pip>=25.1"], check=True)
     torch = [*install, "--quiet", *torch_source(arguments.torch_index), torch_requirement()]
     subprocess.run(torch, check=True)
-    everything = [*install, "--quiet", "--editable", f"{ROOT}[server,engine]"]
+    everything = [*install, "--quiet", "--editable", f"{ROOT}[server,engine,redis]"]
     subprocess.run(everything, check=True)
 
 

@@ -61,6 +61,7 @@ class House:
     clock: Callable[[], float]
     wall: Callable[[], float]
     is_draining: Callable[[], bool]
+    is_durable: Callable[[], bool]
 
 
 class Replies:

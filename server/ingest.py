@@ -17,7 +17,13 @@ from server import translate
 from server.assets import Assets, Disk
 from server.background import Background
 from server.hub import Hosted, Hub
+from server.leases import Leases
+from server.log import LogUnavailable
 from server.upload import Claim, Refused, Upload, claim_path, forget
+
+# How long another process may take to let go of an upload that is gone on with here.
+HAND_OVER_S = 3.0
+LEASE_CHECK_S = 0.05
 
 
 class Look(Protocol):
@@ -36,6 +42,7 @@ class Ingest:
         assets: Assets,
         disk: Disk,
         hub: Hub,
+        leases: Leases,
         background: Background,
         look: Look,
         wall: Callable[[], float],
@@ -56,6 +63,7 @@ class Ingest:
         self._assets = assets
         self._disk = disk
         self._hub = hub
+        self._leases = leases
         self._background = background
         self._look = look
         self._wall = wall
@@ -114,13 +122,34 @@ class Ingest:
         upload = self._uploads.get(asset)
         if upload is None:
             claim = await self._disk.do(lambda: self._read_claim(asset))
-            if claim is not None and asset not in self._uploads:
+            is_theirs = (
+                claim is not None and claim.room == hosted.room.name and claim.by.id == by.id
+            )
+            if claim is not None and is_theirs:
+                await self._take_over(claim)
+            if claim is not None and is_theirs and asset not in self._uploads:
                 upload = self._upload(claim)
                 await upload.prepare()
                 self._background.spawn(self._run(upload, None), f"upload {asset}")
         if upload is None or upload.claim.room != hosted.room.name or upload.claim.by.id != by.id:
             raise Refused(ErrorCode.ASSET_UNKNOWN, "no such upload of yours is open here")
         return upload
+
+    async def _take_over(self, claim: Claim) -> None:
+        """Get the lease of an upload from the process that has it; raises `Refused`."""
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                while not await self._leases.take(claim.room, _lease(claim.asset)):
+                    self._hub.neighbours.hand_over(claim.room, claim.asset)
+                    await asyncio.sleep(LEASE_CHECK_S)
+        except (LogUnavailable, TimeoutError):
+            text = "another process has the upload; try again"
+            raise Refused(ErrorCode.UNAVAILABLE, text, is_final=False) from None
+
+    def hand_over(self, asset: str) -> None:
+        """Let another process go on with an upload."""
+        if (upload := self._uploads.get(asset)) is not None:
+            upload.hand_over()
 
     def _upload(self, claim: Claim) -> Upload:
         path = self._assets.upload(claim.asset)
@@ -140,6 +169,7 @@ class Ingest:
         claim = upload.claim
         hosted = await self._hub.enter(claim.room)
         try:
+            await self._hold(claim)
             # Recorded while the bytes already come: the first picture need not wait for it.
             async with asyncio.TaskGroup() as tasks:
                 if opened is not None:
@@ -148,7 +178,16 @@ class Ingest:
             await self._finish(hosted, upload, outcome)
         finally:
             self._uploads.pop(claim.asset, None)
+            await self._leases.let_go(claim.room, _lease(claim.asset))
             self._hub.leave(hosted)
+
+    async def _hold(self, claim: Claim) -> None:
+        """Tell the other processes that the upload comes here."""
+        try:
+            await self._leases.take(claim.room, _lease(claim.asset))
+        except LogUnavailable:
+            # Its bytes are on the disk and its events wait for the log: nothing is lost.
+            return
 
     async def _outcome(self, upload: Upload) -> str | Refused:
         """Receive and store the bytes: their SHA-256, or why there is none."""
@@ -205,14 +244,27 @@ class Ingest:
 
     async def abandon_later(self, room: str, asset: str) -> None:
         """Fail an open asset that nobody sends any more, unless somebody goes on in time."""
-        await asyncio.sleep(self._resume_s)
-        if not self.is_coming(asset):
-            hosted = await self._hub.enter(room)
-            try:
+        is_elsewhere = True
+        while is_elsewhere:
+            await asyncio.sleep(self._resume_s)
+            is_elsewhere = await self._is_elsewhere(room, asset)
+        hosted = await self._hub.enter(room)
+        try:
+            known = await hosted.room.between(lambda state: state.assets.get(asset), fresh=True)
+            is_open = known is not None and known.status == "open"
+            if is_open and not self.is_coming(asset):
                 message = "the upload was not resumed"
                 await self._fail(hosted, asset, ErrorCode.UPLOAD_ABANDONED, message)
-            finally:
-                self._hub.leave(hosted)
+        finally:
+            self._hub.leave(hosted)
+
+    async def _is_elsewhere(self, room: str, asset: str) -> bool:
+        if not self._leases.is_shared or self.is_coming(asset):
+            return False
+        try:
+            return await self._leases.is_taken(room, _lease(asset))
+        except LogUnavailable:
+            return True
 
     def _tell(
         self,
@@ -227,3 +279,7 @@ class Ingest:
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
+
+
+def _lease(asset: str) -> str:
+    return f"upload:{asset}"

@@ -11,13 +11,15 @@ import msgspec
 from protocol import codec
 from protocol.state import Snapshot
 from server.database import Database
-from server.log import Act, Appended, Draft, Gap, Head, History
+from server.log import Act, Appended, Draft, Gap, Head, History, Overtaken
 
 _KEPT_SNAPSHOTS = 2
 
 
 class SqliteLog:
     """A `Log`; `write` of the database is its durability and its atomicity."""
+
+    is_shared = False
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,9 +31,11 @@ class SqliteLog:
             return known
         return await self._database.write(lambda db: _head(db, room) or _new_room(db, room))
 
-    async def append(self, room: str, drafts: Sequence[Draft]) -> list[Appended]:
+    async def append(
+        self, room: str, drafts: Sequence[Draft], after: Head | None = None
+    ) -> list[Appended]:
         """See `Log.append`."""
-        return await self._database.write(lambda db: _append(db, room, drafts))
+        return await self._database.write(lambda db: _append(db, room, drafts, after))
 
     async def find(self, room: str, acts: Iterable[Act]) -> dict[Act, Appended]:
         """See `Log.find`."""
@@ -88,8 +92,12 @@ def _new_room(db: sqlite3.Connection, room: str) -> Head:
     return head
 
 
-def _append(db: sqlite3.Connection, room: str, drafts: Sequence[Draft]) -> list[Appended]:
+def _append(
+    db: sqlite3.Connection, room: str, drafts: Sequence[Draft], after: Head | None
+) -> list[Appended]:
     head = _head(db, room) or _new_room(db, room)
+    if after is not None and head != after:
+        raise Overtaken(f"{room} ends at {head.seq}, not at {after.seq}")
     seq = head.seq
     appended: list[Appended] = []
     for draft in drafts:

@@ -35,6 +35,7 @@ async def hub(room_log, background, clock):
         MemoryBroker(),
         background,
         clock,
+        clock,
         snapshot_events=100,
         blip_s=0.0,
         idle_room_s=10.0,

@@ -14,7 +14,7 @@ import structlog
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from server.background import Background
+from server.background import Background, end
 from server.broker import MAX_PAYLOAD_BYTES, Ears
 from server.redis_link import RedisLink, channel
 
@@ -109,9 +109,7 @@ class RedisBroker:
 
     async def close(self) -> None:
         """See `Broker.close`."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
         self._ears.clear()
 
     # -- listening ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from protocol import codec
 from protocol.errors import OpRefused
 from protocol.messages import PresenceGone
 from protocol.room import RoomState
-from server.background import Background
+from server.background import Background, end
 from server.broker import Broker
 from server.log import Log
 from server.neighbours import Neighbours
@@ -197,7 +197,6 @@ class Hub:
         # Removed before the first await: who comes now gets a new load of the room, whose
         # subscription must not be taken away by this one.
         del self._hosted[name]
-        hosted.worker.cancel()
-        await asyncio.wait([hosted.worker])
+        await end(hosted.worker)
         if name not in self._hosted:
             await self._broker.unsubscribe(name)

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from server.background import Background
+from server.background import Background, end
 from server.log import LogUnavailable
 from server.redis_link import RedisLink, faults, key
 
@@ -70,7 +70,7 @@ class RedisLeases:
     async def close(self) -> None:
         """See `Leases.close`."""
         if self._task is not None:
-            self._task.cancel()
+            await end(self._task)
         await asyncio.gather(*(self.let_go(*each) for each in list(self._mine)))
 
     @property

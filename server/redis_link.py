@@ -72,7 +72,6 @@ class RedisLink:
         """
         return Redis.from_url(
             self._url,
-            single_connection_client=True,
             socket_timeout=None,
             socket_connect_timeout=CONNECT_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 FIRST_BACK_OFF_S = 0.25
 LONGEST_BACK_OFF_S = 10.0
+# Whose process it is not only knocks, which costs nothing.
+LONGEST_KNOCK_S = 0.5
 HEALTH_TIMEOUT_S = 6.0
 # A model that answers no probe for this long hangs; only the end of its process ends its turns.
 HANGS_AFTER_S = 20.0
@@ -204,6 +206,7 @@ class EngineClient:
     async def _keep(self) -> None:
         """Bring the engine up again whenever it is lost, ever more slowly while it fails."""
         back_off_s = FIRST_BACK_OFF_S
+        longest_s = LONGEST_KNOCK_S if self._settings is None else LONGEST_BACK_OFF_S
         while True:
             try:
                 was_up = await self._live()
@@ -212,9 +215,10 @@ class EngineClient:
             if was_up:
                 back_off_s = FIRST_BACK_OFF_S
             self._stage = ""
-            log.warning("engine away (%s), next try in %.2f s", self._detail, back_off_s)
+            if was_up or self._settings is not None:
+                log.warning("engine away (%s), next try in %.2f s", self._detail, back_off_s)
             await asyncio.sleep(back_off_s)
-            back_off_s = min(back_off_s * 2, LONGEST_BACK_OFF_S)
+            back_off_s = min(back_off_s * 2, longest_s)
 
     async def _live(self) -> bool:
         """One life of the engine, from its start to its loss; False when it was never up."""

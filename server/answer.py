@@ -17,6 +17,7 @@ from protocol.events import (
     TurnFailed,
     TurnPrompted,
 )
+from protocol.room import RoomState
 from server import translate
 from server.log import LogUnavailable
 from server.room import Room
@@ -55,11 +56,14 @@ class Answer:
             if isinstance(last, api.TurnDelta):
                 self._text.append(last.text)
             events += await self._translate(last)
-        await self._room.record(*events)
+        await self._room.record(*events, holds=self._is_running)
         if isinstance(last, api.TurnDone | api.TurnFailed):
             await self._keep(last)
             return True
         return False
+
+    def _is_running(self, state: RoomState) -> bool:
+        return state.turns[self._turn].status == "running"
 
     async def _translate(self, event: api.TurnEvent) -> list[Event]:
         at, actor, turn = self._now_ms(), translate.MODEL, self._turn

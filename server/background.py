@@ -9,6 +9,21 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
+CANCEL_AGAIN_S = 0.5
+
+
+async def end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and return when they ended.
+
+    Cancelled again when need be: redis-py takes a cancellation that comes while it drops a
+    connection for its own, and the task goes on.
+    """
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+
 
 class Background:
     """Holds tasks until they end; `close` cancels what is left and waits for it."""
@@ -28,10 +43,7 @@ class Background:
 
     async def close(self) -> None:
         """Cancel everything and return when it ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,32 +1,24 @@
-"""The broker of a single process: who publishes is who hears."""
+"""The broker of a single process, which has nobody to talk to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from server.broker import Receive
+from server.broker import Ears
 
 
 class MemoryBroker:
-    """A `Broker` that never loses a frame and so never calls `on_gap`."""
+    """A `Broker` without a bus: whoever appends is the only one, and knows it already."""
 
-    def __init__(self) -> None:
-        self._receivers: dict[str, Receive] = {}
+    is_up = True
+    notes_dropped = 0
 
-    async def subscribe(self, room: str, receive: Receive, on_gap: Callable[[str], None]) -> None:
+    async def subscribe(self, room: str, ears: Ears) -> None:
         """See `Broker.subscribe`."""
-        self._receivers[room] = receive
 
     async def unsubscribe(self, room: str) -> None:
         """See `Broker.unsubscribe`."""
-        self._receivers.pop(room, None)
 
-    async def publish(self, room: str, frames: list[bytes]) -> None:
-        """See `Broker.publish`."""
-        if (receive := self._receivers.get(room)) is not None:
-            for frame in frames:
-                receive(room, frame)
+    def tell(self, room: str, note: bytes) -> None:
+        """See `Broker.tell`."""
 
     async def close(self) -> None:
         """See `Broker.close`."""
-        self._receivers.clear()

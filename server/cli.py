@@ -37,11 +37,17 @@ def serve(
         str | None, typer.Option(help="Embedded name, folder or hub id of a model.")
     ] = None,
     dtype: Annotated[str | None, typer.Option(help="bf16 or fp32.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Server processes; more than one needs --redis.")
+    ] = None,
+    redis: Annotated[
+        str | None, typer.Option(help="redis://HOST:PORT, with AOF and appendfsync always.")
+    ] = None,
 ) -> None:
     """Serve rooms until SIGTERM or Ctrl-C. Every setting is also CONSILIUM_<NAME>."""
     try:
-        from server.app import serve as run
         from server.config import BadSettings, from_environment
+        from server.serving import serve as run
     except ImportError as error:
         _fail(f"{error.name} is missing: pip install 'consilium[server,engine]'")
     try:
@@ -52,6 +58,8 @@ def serve(
             folder=folder,
             model=model,
             engine_dtype=dtype,
+            workers=workers,
+            redis=redis,
         )
     except BadSettings as error:
         _fail(str(error))

@@ -24,7 +24,8 @@ class Settings:
     """Everything that can be set. Times in seconds, sizes in bytes, as the names say.
 
     `secret` signs room tokens; without one the server is open, and then only on loopback.
-    `port` 0 takes a free one, written to `port_file` when that is given.
+    `port` 0 takes a free one, written to `port_file` when that is given. `redis` is the URL of
+    the Redis that all processes of all machines share; without one there is one process.
     """
 
     host: str = "127.0.0.1"
@@ -33,6 +34,9 @@ class Settings:
     folder: Path = field(default_factory=lambda: Path("var"))
     secret: str | None = None
     allowed_origins: tuple[str, ...] = ()
+    workers: int = 1
+    redis: str | None = None
+    lease_s: float = 10.0
     web_client: Path = Path(__file__).resolve().parent.parent / "web-client" / "dist"
 
     model: str = "smollm2-135m"
@@ -78,6 +82,13 @@ class Settings:
             raise BadSettings(f"the secret needs {MIN_SECRET_BYTES} bytes or more")
         if self.engine_dtype not in ("bf16", "fp32"):
             raise BadSettings(f"engine_dtype is bf16 or fp32, not {self.engine_dtype!r}")
+        if self.workers < 1:
+            raise BadSettings("at least one worker is needed")
+        if self.workers > 1 and self.redis is None:
+            raise BadSettings(
+                f"{self.workers} workers would not hear each other: "
+                "add --redis redis://HOST:PORT (or take --workers 1)"
+            )
         if self.secret is None and not is_loopback(self.host):
             raise BadSettings(
                 f"{self.host} is reachable from other machines: set {_PREFIX}SECRET_FILE "

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from engine.api import Engine, EngineError
-from server.log import Log, LogUnavailable
+from server.log import LogUnavailable
+from server.store import Store
 
 WATCH_S = 1.0
 PROBE_TIMEOUT_S = 5.0
@@ -43,9 +44,9 @@ class EngineWatch:
 class Health:
     """The endpoints that operators and `make run` ask."""
 
-    def __init__(self, watch: EngineWatch, log: Log) -> None:
+    def __init__(self, watch: EngineWatch, store: Store) -> None:
         self._watch = watch
-        self._log = log
+        self._store = store
         self.is_draining = False
 
     async def healthz(self, request: Request) -> JSONResponse:
@@ -56,7 +57,9 @@ class Health:
         """Say whether the model answers and the log can be written, from asking both."""
         await self._watch.ask()
         log = await self._log_detail()
-        is_ready = self._watch.is_ready and log is None and not self.is_draining
+        is_heard = self._store.broker.is_up
+        is_ready = self._watch.is_ready and log is None and is_heard and not self.is_draining
+        not_durable = self._store.why_not_durable()
         body = {
             "ready": is_ready,
             "draining": self.is_draining,
@@ -65,14 +68,19 @@ class Health:
                 "model": self._watch.model,
                 "detail": self._watch.detail,
             },
-            "log": {"ready": log is None, "durable": True, "detail": log or ""},
+            "log": {
+                "ready": log is None,
+                "durable": not not_durable,
+                "detail": log or not_durable,
+            },
+            "bus": {"ready": is_heard},
         }
         return JSONResponse(body, status_code=200 if is_ready else 503)
 
     async def _log_detail(self) -> str | None:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                await self._log.probe()
+                await self._store.log.probe()
         except LogUnavailable as error:
             return str(error)
         except TimeoutError:

@@ -18,7 +18,7 @@ from server.assets import Assets
 from server.background import Background
 from server.hub import Hosted, Hub
 from server.looking import Looking
-from server.room import Answer
+from server.proposals import Answer
 from server.turns import Turns
 from server.upload import Claim
 

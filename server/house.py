@@ -17,7 +17,7 @@ from server.hub import Hub, Seat
 from server.ingest import Ingest
 from server.log import Appended, Log
 from server.outbox import Outbox
-from server.room import Answer
+from server.proposals import Answer
 from server.turns import Turns
 
 RETRY_S = 2.0
@@ -61,6 +61,7 @@ class House:
     clock: Callable[[], float]
     wall: Callable[[], float]
     is_draining: Callable[[], bool]
+    is_durable: Callable[[], bool]
 
 
 class Replies:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from protocol import codec
+from protocol.errors import OpRefused
 from protocol.messages import PresenceGone
 from protocol.room import RoomState
-from server.background import Background
+from server.background import Background, end
 from server.broker import Broker
 from server.log import Log
+from server.neighbours import Neighbours
+from server.notes import Sat
 from server.presence import PresenceBoard
 from server.room import MAX_BYTES, Room
 
@@ -48,11 +51,26 @@ class Hosted:
     is_mended: bool = False
 
 
+class _RoomEars:
+    """A loaded room as the broker sees it."""
+
+    def __init__(self, hosted: Hosted, neighbours: Neighbours) -> None:
+        self.event = hosted.room.event
+        self.gap = hosted.room.gap
+        self._hosted = hosted
+        self._neighbours = neighbours
+
+    def note(self, node: str, note: bytes) -> None:
+        """See `Ears.note`."""
+        self._neighbours.hear(self._hosted, node, note)
+
+
 class Hub:
     """Loads a room when it is first needed and lets it go when nobody needed it for a while.
 
-    `on_load` is called once for each load, before anybody is let in: it proposes what mends that
-    which a crash left half done.
+    `on_load` is called for each load, before anybody is let in: it proposes what mends that which
+    a crash left half done. Where other processes serve the room it is called again and again,
+    because one of them may have crashed.
     """
 
     def __init__(
@@ -61,6 +79,7 @@ class Hub:
         broker: Broker,
         background: Background,
         clock: Callable[[], float],
+        wall: Callable[[], float],
         *,
         snapshot_events: int,
         blip_s: float,
@@ -71,12 +90,15 @@ class Hub:
         self._broker = broker
         self._background = background
         self._clock = clock
+        self._wall = wall
         self._snapshot_events = snapshot_events
         self._blip_s = blip_s
         self._idle_room_s = idle_room_s
         self._room_bytes = room_bytes
         self._hosted: dict[str, Hosted] = {}
-        self._seats: dict[tuple[str, str, str], Seat] = {}
+        self._seats: dict[tuple[str, str, str], tuple[Seat, float]] = {}
+        self.neighbours = Neighbours(broker, clock)
+        self.neighbours.on_sat = self._sat_elsewhere
         self.connections: dict[int, Seat] = {}
         self.on_load: Callable[[Room, RoomState], None] = lambda room, state: None
 
@@ -118,7 +140,6 @@ class Hub:
         room = Room(
             name,
             self._log,
-            self._broker,
             self._background,
             self._snapshot_events,
             self._room_bytes,
@@ -127,21 +148,28 @@ class Hub:
         hosted = Hosted(room, PresenceBoard(self._blip_s), worker)
         # Registered before the first await, so that two who come at once get the same room.
         self._hosted[name] = hosted
-        await self._broker.subscribe(name, room.receive, lambda room_name: None)
+        await self._broker.subscribe(name, _RoomEars(hosted, self.neighbours))
+        self.neighbours.loaded(name)
         return hosted
 
     # -- sessions -------------------------------------------------------------------------------
 
     def sit(self, key: tuple[str, str, str], seat: Seat) -> None:
         """Give the place of a session to its newest socket; the older one is sent away."""
-        if (older := self._seats.get(key)) is not None and older is not seat:
-            older.replaced()
-        self._seats[key] = seat
+        if (older := self._seats.get(key)) is not None and older[0] is not seat:
+            older[0].replaced()
+        self._seats[key] = seat, self._wall()
+        self.neighbours.sat(*key, self._seats[key][1])
 
     def rise(self, key: tuple[str, str, str], seat: Seat) -> None:
         """Free a place, unless a newer socket has it."""
-        if self._seats.get(key) is seat:
+        if (taken := self._seats.get(key)) is not None and taken[0] is seat:
             del self._seats[key]
+
+    def _sat_elsewhere(self, room: str, sat: Sat) -> None:
+        taken = self._seats.get((room, sat.participant, sat.session))
+        if taken is not None and taken[1] < sat.at:
+            taken[0].replaced()
 
     # -- the clock ------------------------------------------------------------------------------
 
@@ -150,12 +178,26 @@ class Hub:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = self._clock()
+            is_roll_due = self._log.is_shared and self.neighbours.is_roll_due()
             for name, hosted in list(self._hosted.items()):
-                for participant in hosted.presence.sweep(now):
+                if is_roll_due:
+                    self.neighbours.here(name, *hosted.presence.own())
+                    self._background.spawn(self._mend_again(hosted), f"mend {name}")
+                left, nowhere = hosted.presence.sweep(now)
+                for participant in left:
+                    self.neighbours.gone(name, participant)
+                for participant in nowhere:
                     gone = PresenceGone(participant=participant)
                     hosted.room.show(gone.coalesce_key(), codec.encode(gone))
                 if self._is_idle(hosted, now):
                     await self._unload(name, hosted)
+
+    async def _mend_again(self, hosted: Hosted) -> None:
+        try:
+            await hosted.room.between(lambda state: self.on_load(hosted.room, state))
+        except OpRefused:
+            # A log that cannot be read now; it comes again.
+            return
 
     def _is_idle(self, hosted: Hosted, now: float) -> bool:
         if hosted.holds or hosted.idle_since is None or not hosted.room.is_quiet:
@@ -166,7 +208,6 @@ class Hub:
         # Removed before the first await: who comes now gets a new load of the room, whose
         # subscription must not be taken away by this one.
         del self._hosted[name]
-        hosted.worker.cancel()
-        await asyncio.wait([hosted.worker])
+        await end(hosted.worker)
         if name not in self._hosted:
             await self._broker.unsubscribe(name)

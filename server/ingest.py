@@ -17,7 +17,13 @@ from server import translate
 from server.assets import Assets, Disk
 from server.background import Background
 from server.hub import Hosted, Hub
+from server.leases import Leases
+from server.log import LogUnavailable
 from server.upload import Claim, Listener, Refused, Upload, claim_path, forget
+
+# How long another process may take to let go of an upload that is gone on with here.
+HAND_OVER_S = 3.0
+LEASE_CHECK_S = 0.05
 
 
 class Look(Protocol):
@@ -44,6 +50,7 @@ class Ingest:
         assets: Assets,
         disk: Disk,
         hub: Hub,
+        leases: Leases,
         background: Background,
         look: Look,
         hear: Hear,
@@ -65,6 +72,7 @@ class Ingest:
         self._assets = assets
         self._disk = disk
         self._hub = hub
+        self._leases = leases
         self._background = background
         self._look = look
         self._hear = hear
@@ -127,13 +135,31 @@ class Ingest:
         if upload is None:
             claim = await self._disk.do(lambda: self._read_claim(asset))
             # A server that was killed may have left the claim of an asset that has its end.
-            if claim is not None and _is_of(claim, hosted, by) and await _is_open(hosted, asset):
+            is_theirs = claim is not None and _is_of(claim, hosted, by)
+            if claim is not None and is_theirs and await _is_open(hosted, asset):
+                await self._take_over(claim)
                 upload = self._uploads.get(asset) or await self._begin(claim, is_new=False)
         if upload is None or not _is_of(upload.claim, hosted, by):
             raise Refused(ErrorCode.ASSET_UNKNOWN, "no such upload of yours is open here")
         # Another socket may have begun with it a moment ago, and its offset is not known before.
         await upload.prepare()
         return upload
+
+    async def _take_over(self, claim: Claim) -> None:
+        """Get the lease of an upload from the process that has it; raises `Refused`."""
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                while not await self._leases.take(claim.room, _lease(claim.asset)):
+                    self._hub.neighbours.hand_over(claim.room, claim.asset)
+                    await asyncio.sleep(LEASE_CHECK_S)
+        except (LogUnavailable, TimeoutError):
+            text = "another process has the upload; try again"
+            raise Refused(ErrorCode.UNAVAILABLE, text, is_final=False) from None
+
+    def hand_over(self, asset: str) -> None:
+        """Let another process go on with an upload."""
+        if (upload := self._uploads.get(asset)) is not None:
+            upload.hand_over()
 
     def _upload(self, claim: Claim) -> Upload:
         path = self._assets.upload(claim.asset)
@@ -164,6 +190,7 @@ class Ingest:
         )
         hosted = await self._hub.enter(claim.room)
         try:
+            await self._hold(claim)
             # Recorded while the bytes already come: the first picture need not wait for it.
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(hosted.room.record(opened))
@@ -171,7 +198,16 @@ class Ingest:
             await self._finish(hosted, upload, outcome)
         finally:
             self._uploads.pop(claim.asset, None)
+            await self._leases.let_go(claim.room, _lease(claim.asset))
             self._hub.leave(hosted)
+
+    async def _hold(self, claim: Claim) -> None:
+        """Tell the other processes that the upload comes here."""
+        try:
+            await self._leases.take(claim.room, _lease(claim.asset))
+        except LogUnavailable:
+            # Its bytes are on the disk and its events wait for the log: nothing is lost.
+            return
 
     async def _outcome(self, upload: Upload) -> str | Refused:
         """Receive and store the bytes: their SHA-256, or why there is none."""
@@ -236,22 +272,35 @@ class Ingest:
 
         What a microphone sent before is kept: it is all that was said.
         """
-        await asyncio.sleep(self._resume_s)
-        claim = await self._disk.do(lambda: self._read_claim(asset))
-        if self.is_coming(asset):
-            return
-        if claim is not None and claim.is_live:
-            upload = self._upload(claim)
-            await upload.prepare()
-            upload.finish()
-            await self._run(upload)
-        else:
-            hosted = await self._hub.enter(room)
-            try:
+        is_elsewhere = True
+        while is_elsewhere:
+            await asyncio.sleep(self._resume_s)
+            is_elsewhere = await self._is_elsewhere(room, asset)
+        hosted = await self._hub.enter(room)
+        try:
+            known = await hosted.room.between(lambda state: state.assets.get(asset), fresh=True)
+            is_open = known is not None and known.status == "open"
+            claim = await self._disk.do(lambda: self._read_claim(asset))
+            if not is_open or self.is_coming(asset):
+                return
+            if claim is not None and claim.is_live:
+                upload = self._upload(claim)
+                await upload.prepare()
+                upload.finish()
+                await self._run(upload)
+            else:
                 message = "the upload was not resumed"
                 await self._fail(hosted, asset, ErrorCode.UPLOAD_ABANDONED, message)
-            finally:
-                self._hub.leave(hosted)
+        finally:
+            self._hub.leave(hosted)
+
+    async def _is_elsewhere(self, room: str, asset: str) -> bool:
+        if not self._leases.is_shared or self.is_coming(asset):
+            return False
+        try:
+            return await self._leases.is_taken(room, _lease(asset))
+        except LogUnavailable:
+            return True
 
     def _tell(
         self,
@@ -281,3 +330,7 @@ async def _is_open(hosted: Hosted, asset: str) -> bool:
     except OpRefused as error:
         raise Refused(error.code, error.message) from None
     return known is None or known.status == "open"
+
+
+def _lease(asset: str) -> str:
+    return f"upload:{asset}"

@@ -14,6 +14,10 @@ class LogUnavailable(Exception):
     """The log cannot be read or written now; nothing of the call happened."""
 
 
+class Overtaken(Exception):
+    """Another process appended after the position that the caller knew; nothing happened."""
+
+
 Act = tuple[str, str]
 """A participant and an `op_id`: what somebody did, whether it got its number or not."""
 
@@ -70,17 +74,25 @@ class Log(Protocol):
     """The truth about a room.
 
     `append` is one atomic act for all its drafts: it drops acts that it has seen, gives the next
-    numbers, writes durably, and only then returns. If it raises `LogUnavailable`, nothing
-    happened. A log that numbers first and writes later is not a Log: after a crash it has
-    acknowledged what it does not have.
+    numbers, writes durably, and only then returns. If it raises, nothing happened. A log that
+    numbers first and writes later is not a Log: after a crash it has acknowledged what it does
+    not have. A log that several processes share (`is_shared`) makes every event heard at the
+    broker in the same act, and may wait while it cannot know whether an append happened.
     """
+
+    is_shared: bool
 
     async def head(self, room: str) -> Head:
         """Return the end of the log; a room in which nothing happened yet leaves no trace."""
         ...
 
-    async def append(self, room: str, drafts: Sequence[Draft]) -> list[Appended]:
-        """Number and keep the drafts in this order; one result for each draft."""
+    async def append(
+        self, room: str, drafts: Sequence[Draft], after: Head | None = None
+    ) -> list[Appended]:
+        """Number and keep the drafts in this order; one result for each draft.
+
+        With `after`, raises `Overtaken` when the log does not end there.
+        """
         ...
 
     async def find(self, room: str, acts: Iterable[Act]) -> dict[Act, Appended]:

@@ -12,13 +12,15 @@ import msgspec
 from protocol import codec
 from protocol.state import Snapshot
 from server.database import Database
-from server.log import Act, Appended, Draft, Gap, Head, History
+from server.log import Act, Appended, Draft, Gap, Head, History, Overtaken
 
 _KEPT_SNAPSHOTS = 2
 
 
 class SqliteLog:
     """A `Log`; `write` of the database is its durability and its atomicity."""
+
+    is_shared = False
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,10 +31,12 @@ class SqliteLog:
         known = await self._database.read(lambda db: _head(db, room))
         return known if known is not None else self._beginning(room)
 
-    async def append(self, room: str, drafts: Sequence[Draft]) -> list[Appended]:
+    async def append(
+        self, room: str, drafts: Sequence[Draft], after: Head | None = None
+    ) -> list[Appended]:
         """See `Log.append`."""
         new = self._beginning(room)
-        return await self._database.write(lambda db: _append(db, room, drafts, new))
+        return await self._database.write(lambda db: _append(db, room, drafts, new, after))
 
     async def find(self, room: str, acts: Iterable[Act]) -> dict[Act, Appended]:
         """See `Log.find`."""
@@ -91,9 +95,11 @@ def _head(db: sqlite3.Connection, room: str) -> Head | None:
 
 
 def _append(
-    db: sqlite3.Connection, room: str, drafts: Sequence[Draft], new: Head
+    db: sqlite3.Connection, room: str, drafts: Sequence[Draft], new: Head, after: Head | None
 ) -> list[Appended]:
     head = _head(db, room)
+    if after is not None and (head or new) != after:
+        raise Overtaken(f"{room} ends at {(head or new).seq}, not at {after.seq}")
     if head is None:
         head = new
         db.execute("INSERT INTO rooms VALUES (?, ?, 0)", (room, head.epoch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import assert_never, cast
@@ -27,26 +28,31 @@ from server.assets import Assets
 from server.background import Background
 from server.gather import Gather
 from server.hub import Hosted, Hub
+from server.leases import Leases
+from server.log import LogUnavailable
 from server.room import Room
 
 ROWS_S = 0.05
 MAX_ROWS_AN_EVENT = 64
+LEASE_CHECK_S = 1.0
 
 
 class Looking:
-    """Looks at assets, each once at a time."""
+    """Looks at assets, each once at a time, and only one of the processes that could."""
 
     def __init__(
         self,
         engine: api.Engine,
         assets: Assets,
         hub: Hub,
+        leases: Leases,
         background: Background,
         wall: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._assets = assets
         self._hub = hub
+        self._leases = leases
         self._background = background
         self._wall = wall
         self._looked_at: set[str] = set()
@@ -60,12 +66,28 @@ class Looking:
     async def _look(self, room: str, asset: str, declared_type: str | None) -> None:
         hosted = await self._hub.enter(room)
         try:
-            state = await hosted.room.between(lambda state: state.assets.get(asset))
-            if state is not None and state.status == "committed" and state.sha256 is not None:
-                await self._observe(hosted, state, declared_type)
+            while (state := await self._committed(hosted, asset)) is not None:
+                if await self._take(room, asset):
+                    try:
+                        await self._observe(hosted, state, declared_type)
+                    finally:
+                        await self._leases.let_go(room, _lease(asset))
+                    return
+                await asyncio.sleep(LEASE_CHECK_S)
         finally:
             self._looked_at.discard(asset)
             self._hub.leave(hosted)
+
+    async def _committed(self, hosted: Hosted, asset: str) -> AssetState | None:
+        """The asset if it still has to be looked at."""
+        state = await hosted.room.between(lambda state: state.assets.get(asset), fresh=True)
+        return state if state is not None and state.status == "committed" else None
+
+    async def _take(self, room: str, asset: str) -> bool:
+        try:
+            return await self._leases.take(room, _lease(asset))
+        except LogUnavailable:
+            return False
 
     async def _observe(self, hosted: Hosted, asset: AssetState, declared_type: str | None) -> None:
         assert asset.sha256 is not None
@@ -156,7 +178,9 @@ class Looking:
                 return await self._level(seen, observation)
             case api.Progress(stage=stage, done=done, total=total):
                 progress = AssetProgress(asset=asset, stage=stage, done=done, total=total)
-                room.show(progress.coalesce_key(), codec.encode(progress))
+                key, frame = progress.coalesce_key(), codec.encode(progress)
+                room.show(key, frame)
+                self._hub.neighbours.shown(room.name, key, frame)
                 return []
             case api.Completed(timings=timings):
                 op_id = f"read:{asset}"
@@ -207,6 +231,10 @@ class Looking:
 
 _Row = api.TextRow | api.LabRow | api.Speech
 _Single = api.Detected | api.LevelReady | api.Progress | api.Completed | api.MediaFailed
+
+
+def _lease(asset: str) -> str:
+    return f"look:{asset}"
 
 
 def _is_row(observation: api.Observation) -> bool:

@@ -129,7 +129,8 @@ class Pages:
         self._check(request, room)
         hosted = await self._hub.enter(room)
         try:
-            asset = await hosted.room.between(lambda state: state.assets.get(name))
+            # Fresh, because another process may have told the client of it.
+            asset = await hosted.room.between(lambda state: state.assets.get(name), fresh=True)
         finally:
             self._hub.leave(hosted)
         if asset is None:

@@ -89,7 +89,8 @@ class Place:
             raise OpRefused("the room is full", code=ErrorCode.ROOM_FULL)
         self._seat = (self._room_name, self.identity.participant, hello.session)
         self._house.hub.sit(self._seat, self._line)
-        await self.hosted.room.between(lambda state: self._become_member(state, hello))
+        # Fresh, because the client may have heard more at another process than this one did.
+        await self.hosted.room.between(lambda state: self._become_member(state, hello), fresh=True)
 
     def _become_member(self, state: RoomState, hello: Hello) -> None:
         if self._has_left:
@@ -133,6 +134,7 @@ class Place:
                 people=self.hosted.presence.people(),
                 snapshot=snapshot,
                 model=self._house.engine.model,
+                durable=self._house.is_durable(),
                 notices=_notices(settings),
             )
         )
@@ -154,6 +156,7 @@ class Place:
             self._show(person)
 
     def _show(self, person: Person) -> None:
+        self._house.hub.neighbours.here(self._room_name, person)
         state = PresenceState(person=person)
         self.hosted.room.show(state.coalesce_key(), codec.encode(state), but=self._number)
 

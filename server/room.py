@@ -1,11 +1,11 @@
 """Ordering and delivery for one room.
 
-    proposals ─► validate in order ─► one durable append ─► publish ─► answer
-                 (on the state that     (all or nothing)
-                  the ones before make)
+    proposals ─► validate on a copy ─► one durable append ─► deliver ─► answer
+                                       (all or nothing)
 
-The state runs ahead of the log while an append is under way. If the append fails, the state is
-built again from the log, and whoever looks at the state does so between two batches.
+`head` is what was delivered, and the state is that of `head`. Where several processes number one
+room, an append says after which event it comes: if another one was faster, the batch is checked
+again on what that did. What others append comes over the bus; what is missing there is read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -24,11 +23,19 @@ from protocol.errors import ErrorCode, OpRefused, ProtocolError
 from protocol.events import Event
 from protocol.room import RoomState, apply
 from server.background import Background
-from server.broker import Broker
-from server.log import Appended, Draft, Gap, Head, Log, LogUnavailable
+from server.log import Appended, Draft, Gap, Head, Log, LogUnavailable, Overtaken
+from server.proposals import (
+    Answer,
+    Look,
+    Member,
+    Proposal,
+    closed,
+    is_passing,
+    refuse,
+    repeated,
+)
 
 T = TypeVar("T")
-Answer = Appended | ProtocolError
 
 log = structlog.get_logger(__name__)
 
@@ -40,42 +47,8 @@ PAGE_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 2.0
-
-
-class Member(Protocol):
-    """A connection as its room sees it; no call may block."""
-
-    def deliver(self, seq: int, frame: bytes) -> None:
-        """Take an event that was published."""
-        ...
-
-    def show(self, key: str, frame: bytes) -> None:
-        """Take a lossy message."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """An event that somebody wants: `make` builds it from the state, or raises `OpRefused`.
-
-    `is_same` says whether an event that has this act's number is what was asked for now: the
-    same `op_id` for something else is refused. `answer` is called exactly once.
-    """
-
-    make: Callable[[RoomState], Event]
-    answer: Callable[[Answer], None]
-    participant: str = ""
-    op_id: str = ""
-    is_same: Callable[[Event], bool] = lambda event: True
-    conflict: ErrorCode = ErrorCode.OP_CONFLICT
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Something that reads the state while it equals the log."""
-
-    call: Callable[[RoomState], None]
-    refuse: Callable[[ProtocolError], None]
+# Whoever is overtaken has read what the others did, so each time one of them got through.
+MAX_OVERTAKEN = 64
 
 
 class Room:
@@ -85,7 +58,6 @@ class Room:
         self,
         name: str,
         log: Log,
-        broker: Broker,
         background: Background,
         snapshot_events: int,
         max_bytes: int = MAX_BYTES,
@@ -94,7 +66,6 @@ class Room:
         self.members: dict[int, Member] = {}
         self.head = Head("", 0)
         self._log = log
-        self._broker = broker
         self._background = background
         self._snapshot_events = snapshot_events
         self._max_bytes = max_bytes
@@ -102,10 +73,16 @@ class Room:
         self._snapshot_bytes = 0
         self._tail_bytes = 0
         self._state: RoomState | None = None
-        self._waiting: deque[Proposal | _Look] = deque()
+        self._waiting: deque[Proposal | Look] = deque()
         self._is_closed = False
+        self._has_gap = False
+        self._times_overtaken = 0
         self._wakeup = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
+
+    def __len__(self) -> int:
+        """How many acts wait for the log."""
+        return len(self._waiting)
 
     # -- what others ask of a room --------------------------------------------------------------
 
@@ -117,33 +94,44 @@ class Room:
             return
         self._put(proposal)
 
-    async def record(self, *events: Event) -> None:
+    async def record(
+        self, *events: Event, holds: Callable[[RoomState], bool] = lambda state: True
+    ) -> None:
         """Record what the server itself did, in this order, waiting out a log that fails.
 
-        Raises `OpRefused` only for a fault of the server.
+        Raises `OpRefused` for a fault, or when `holds` is not true of the state before an event.
         """
         retry_s = FIRST_RETRY_S
         left = list(events)
         while left:
-            answers = [self._answer_to(event) for event in left]
+            answers = [self._answer_to(event, holds) for event in left]
             results = await asyncio.gather(*answers)
-            left = [event for event, result in zip(left, results, strict=True) if _passes(result)]
+            left = [
+                event for event, result in zip(left, results, strict=True) if is_passing(result)
+            ]
             if left:
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, LONGEST_RETRY_S)
 
-    def _answer_to(self, event: Event) -> asyncio.Future[Answer]:
+    def _answer_to(
+        self, event: Event, holds: Callable[[RoomState], bool]
+    ) -> asyncio.Future[Answer]:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def answer(result: Answer) -> None:
             if not answered.done():
                 answered.set_result(result)
 
-        self.propose(Proposal(lambda state: event, answer, op_id=event.op_id))
+        def make(state: RoomState) -> Event:
+            if not holds(state):
+                raise OpRefused("it is over", code=ErrorCode.TURN_UNKNOWN)
+            return event
+
+        self.propose(Proposal(make, answer, op_id=event.op_id))
         return answered
 
-    async def between(self, call: Callable[[RoomState], T]) -> T:
-        """Call with the state as the log has it, all of it published.
+    async def between(self, call: Callable[[RoomState], T], *, fresh: bool = False) -> T:
+        """Call with the state of what was delivered; `fresh` reads first what others appended.
 
         Raises `OpRefused` (`unavailable`) when the room cannot be read. `call` must not block.
         """
@@ -162,7 +150,7 @@ class Room:
             if not done.done():
                 done.set_exception(error)
 
-        self._put(_Look(look, refuse))
+        self._put(Look(look, refuse, fresh and self._log.is_shared))
         return await done
 
     async def until(self, is_so: Callable[[RoomState], bool]) -> None:
@@ -176,12 +164,15 @@ class Room:
         finally:
             self._watchers.discard(changed)
 
-    def receive(self, room: str, frame: bytes) -> None:
-        """Deliver a published frame to every member of this process."""
-        event = codec.decode_event(frame)
-        self.head = Head(event.epoch, event.seq)
-        for member in list(self.members.values()):
-            member.deliver(event.seq, frame)
+    def event(self, frame: bytes) -> None:
+        """Take an event that another process appended, or that came back from the bus."""
+        if not self._accept(Appended(codec.decode_event(frame), frame)):
+            self.gap()
+
+    def gap(self) -> None:
+        """Read from the log what may have been missed."""
+        self._has_gap = True
+        self._wakeup.set()
 
     def show(self, key: str, frame: bytes, *, but: int | None = None) -> None:
         """Send a lossy message to all members, one left out."""
@@ -212,61 +203,73 @@ class Room:
             while True:
                 await self._wakeup.wait()
                 self._wakeup.clear()
-                while self._waiting:
+                while self._waiting or self._has_gap:
                     await self._step()
         finally:
             self._is_closed = True
-            while self._waiting:
-                _refuse(self._waiting.popleft(), _closed())
+            self._refuse_all(closed())
 
-    def _put(self, waiting: Proposal | _Look) -> None:
+    def _put(self, waiting: Proposal | Look) -> None:
         if self._is_closed:
-            _refuse(waiting, _closed())
+            refuse(waiting, closed())
             return
         self._waiting.append(waiting)
         self._wakeup.set()
 
     async def _step(self) -> None:
+        look = self._waiting[0] if self._waiting and isinstance(self._waiting[0], Look) else None
         try:
             state = self._state if self._state is not None else await self._load()
+            if self._has_gap or (look is not None and look.is_fresh):
+                await self._follow(state)
         except LogUnavailable:
-            self._refuse_all("the room's log cannot be read now", ErrorCode.UNAVAILABLE)
+            text = "the room's log cannot be read now"
+            self._refuse_all(OpRefused(text, code=ErrorCode.UNAVAILABLE))
+            if self._has_gap:
+                await asyncio.sleep(FIRST_RETRY_S)
             return
         except Exception:
             # What the log holds cannot be understood: said to each who asks, until it is mended.
             log.exception("room not loaded", room=self.name)
-            self._refuse_all("the room's log is damaged", ErrorCode.INTERNAL)
+            text = "the room's log is damaged"
+            self._refuse_all(OpRefused(text, code=ErrorCode.INTERNAL))
             return
-        if isinstance(first := self._waiting[0], _Look):
+        if look is not None:
             self._waiting.popleft()
-            first.call(state)
-            return
-        batch = self._next_batch()
+            look.call(state)
+        elif batch := self._next_batch():
+            await self._try(state, batch)
+
+    async def _try(self, state: RoomState, batch: list[Proposal]) -> None:
         try:
             await self._append(state, batch)
+            self._times_overtaken = 0
+        except Overtaken:
+            self._has_gap = True
+            self._times_overtaken += 1
+            if self._times_overtaken > MAX_OVERTAKEN:
+                self._times_overtaken = 0
+                self._fail(batch, OpRefused("others were faster", code=ErrorCode.OVERLOADED))
+            else:
+                self._waiting.extendleft(reversed(batch))
         except LogUnavailable:
             refusal = OpRefused("the log cannot be written now", code=ErrorCode.UNAVAILABLE)
             # What waits was said after the batch and may build on it, so it fails with it.
-            self._fail([*batch, *self._take_proposals()], refusal)
+            waiting, self._waiting = self._waiting, deque()
+            self._fail([*batch, *(each for each in waiting if isinstance(each, Proposal))], refusal)
+            self._waiting.extendleft(each for each in reversed(waiting) if isinstance(each, Look))
         except Exception:
             # The border of the room: a fault of ours in one batch must not end the room.
             log.exception("batch failed", room=self.name)
             self._fail(batch, OpRefused("a fault of the server", code=ErrorCode.INTERNAL))
 
-    def _refuse_all(self, message: str, code: ErrorCode) -> None:
-        for _ in range(len(self._waiting)):
-            _refuse(self._waiting.popleft(), OpRefused(message, code=code))
-
     def _fail(self, batch: list[Proposal], refusal: OpRefused) -> None:
-        # The state ran ahead of the log: it is built again before anybody looks.
-        self._state = None
         for proposal in batch:
             proposal.answer(refusal)
 
-    def _take_proposals(self) -> list[Proposal]:
-        taken = [each for each in self._waiting if isinstance(each, Proposal)]
-        self._waiting = deque(each for each in self._waiting if isinstance(each, _Look))
-        return taken
+    def _refuse_all(self, refusal: OpRefused) -> None:
+        for _ in range(len(self._waiting)):
+            refuse(self._waiting.popleft(), refusal)
 
     def _next_batch(self) -> list[Proposal]:
         """Take proposals up to the next look, or the next one that repeats an act of the batch."""
@@ -274,7 +277,7 @@ class Room:
         acts: set[tuple[str, str]] = set()
         while self._waiting and len(batch) < MAX_BATCH:
             proposal = self._waiting[0]
-            if isinstance(proposal, _Look):
+            if isinstance(proposal, Look):
                 break
             act = (proposal.participant, proposal.op_id)
             if proposal.op_id and act in acts:
@@ -287,30 +290,45 @@ class Room:
     async def _append(self, state: RoomState, batch: list[Proposal]) -> None:
         acts = [(each.participant, each.op_id) for each in batch if each.op_id]
         found = await self._log.find(self.name, acts)
+        # Its parts are immutable and shared, so the copy costs some dictionaries.
+        ahead = RoomState.from_snapshot(state.snapshot())
+        after = Head(ahead.epoch, ahead.seq)
         answers: list[tuple[Proposal, Answer | None]] = []
         drafts: list[Draft] = []
         for each in batch:
             if (first := found.get((each.participant, each.op_id))) is not None:
-                answers.append((each, _repeated(each, first)))
+                answers.append((each, repeated(each, first)))
                 continue
             try:
                 if each.participant and self.is_full:
                     raise OpRefused("the room has no place for more", code=ErrorCode.ROOM_FULL)
-                event = each.make(state)
+                event = each.make(ahead)
             except OpRefused as refusal:
                 answers.append((each, refusal))
                 continue
-            apply(state, codec.number(event, state.seq + 1, state.epoch))
+            apply(ahead, codec.number(event, ahead.seq + 1, ahead.epoch))
             drafts.append(Draft(event, each.participant))
             answers.append((each, None))
-        appended = await self._log.append(self.name, drafts) if drafts else []
-        await self._broker.publish(self.name, [each.frame for each in appended])
-        numbered = iter(appended)
+        appended = await self._log.append(self.name, drafts, after) if drafts else []
+        for numbered in appended:
+            self._accept(numbered)
+        rest = iter(appended)
         for each, answer in answers:
-            each.answer(answer if answer is not None else next(numbered))
-        assert not appended or appended[-1].event.seq == state.seq, "one process numbers a room"
-        self._tail_bytes += sum(len(each.frame) for each in appended)
-        self._settled(state)
+            each.answer(answer or next(rest))
+
+    def _accept(self, appended: Appended) -> bool:
+        """Deliver the next event and fold it; False when one is missing before it."""
+        event, head, state = appended.event, self.head, self._state
+        if state is None or event.epoch != head.epoch or event.seq > head.seq + 1:
+            return False
+        if event.seq == head.seq + 1:
+            apply(state, event)
+            self.head = Head(event.epoch, event.seq)
+            self._tail_bytes += len(appended.frame)
+            for member in list(self.members.values()):
+                member.deliver(event.seq, appended.frame)
+            self._settled(state)
+        return True
 
     def _settled(self, state: RoomState) -> None:
         for watcher in self._watchers:
@@ -337,41 +355,29 @@ class Room:
         state = RoomState.from_snapshot(snapshot) if snapshot else RoomState(head.epoch)
         self._snapshot_seq, self._tail_bytes = state.seq, 0
         self._snapshot_bytes = len(msgspec.msgpack.encode(snapshot)) if snapshot else 0
-        while state.seq < head.seq:
-            page = await self._log.page(
-                self.name, state.epoch, state.seq, max_events=PAGE_EVENTS, max_bytes=PAGE_BYTES
-            )
-            if isinstance(page, Gap) or not page.events:
-                raise LogUnavailable(f"the log of {self.name} has a gap after {state.seq}")
-            for appended in page.events:
-                apply(state, appended.event)
-                self._tail_bytes += len(appended.frame)
-        self._state = state
-        self.head = Head(state.epoch, state.seq)
+        self.head, self._state = Head(state.epoch, state.seq), state
+        try:
+            await self._follow(state)
+        except Exception:
+            self._state = None  # nobody is a member yet, so nothing was delivered
+            raise
         return state
 
-
-def _refuse(waiting: Proposal | _Look, refusal: ProtocolError) -> None:
-    if isinstance(waiting, Proposal):
-        waiting.answer(refusal)
-    else:
-        waiting.refuse(refusal)
-
-
-def _closed() -> OpRefused:
-    return OpRefused("the room was closed", code=ErrorCode.UNAVAILABLE)
-
-
-def _passes(result: Answer) -> bool:
-    """Whether a server's own event has to be tried again; raises what does not pass."""
-    if isinstance(result, Appended):
-        return False
-    if result.code in (ErrorCode.UNAVAILABLE, ErrorCode.OVERLOADED):
-        return True
-    raise result
-
-
-def _repeated(proposal: Proposal, first: Appended) -> Answer:
-    if proposal.is_same(first.event):
-        return first
-    return OpRefused("this id was used for something else", code=proposal.conflict)
+    async def _follow(self, state: RoomState) -> None:
+        """Read the log to its end and take what is new."""
+        while True:
+            # Noted before reading: what is said meanwhile asks for another look.
+            self._has_gap = False
+            try:
+                page = await self._log.page(
+                    self.name, state.epoch, state.seq, max_events=PAGE_EVENTS, max_bytes=PAGE_BYTES
+                )
+            except LogUnavailable:
+                self._has_gap = True
+                raise
+            if isinstance(page, Gap):
+                raise LogUnavailable(f"the log of {self.name} has a gap after {state.seq}")
+            for appended in page.events:
+                self._accept(appended)
+            if state.seq >= page.head.seq:
+                return

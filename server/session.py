@@ -28,7 +28,7 @@ from protocol.session import ServerSession
 from server.house import RETRY_S, House, Line, Replies
 from server.limits import ConnectionLimits
 from server.place import Place
-from server.room import Proposal
+from server.proposals import Proposal
 
 MAX_HELD = 256
 
@@ -195,6 +195,11 @@ class Participant:
             text = "your role may not end a turn"
             self._replies.error(ErrorCode.FORBIDDEN, text, message.turn)
         elif not turns.end(self._room_name, message.turn, "person", identity.actor):
+            self._line.start(self._cancel_elsewhere, place, message)
+
+    async def _cancel_elsewhere(self, place: Place, message: Cancel) -> None:
+        turns, by = self._house.turns, place.identity.actor
+        if not await turns.end_elsewhere(place.hosted, message.turn, "person", by):
             text = "the turn is not running"
             self._replies.error(ErrorCode.TURN_UNKNOWN, text, message.turn)
 

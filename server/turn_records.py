@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from server.database import Database
@@ -19,21 +21,33 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     finish: str = ""
 
 
-class TurnRecords:
-    """Keeps turn records beside the log, in the same file."""
+class TurnRecords(Protocol):
+    """Keeps turn records beside the log."""
+
+    async def keep(self, room: str, record: TurnRecord) -> None:
+        """Store a record, over an earlier one of the same turn; raises `LogUnavailable`."""
+        ...
+
+    async def find(self, room: str, turn: str) -> TurnRecord | None:
+        """Return a turn's record; raises `LogUnavailable`."""
+        ...
+
+
+class SqliteTurnRecords:
+    """`TurnRecords` in the log's own file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def keep(self, room: str, record: TurnRecord) -> None:
-        """Store a record, over an earlier one of the same turn; raises `LogUnavailable`."""
+        """See `TurnRecords.keep`."""
         row = (room, record.turn, msgspec.msgpack.encode(record))
         await self._database.write(
             lambda db: db.execute("INSERT OR REPLACE INTO turn_records VALUES (?, ?, ?)", row)
         )
 
     async def find(self, room: str, turn: str) -> TurnRecord | None:
-        """Return a turn's record; raises `LogUnavailable`."""
+        """See `TurnRecords.find`."""
         row = await self._database.read(
             lambda db: db.execute(
                 "SELECT record FROM turn_records WHERE room = ? AND turn = ?", (room, turn)

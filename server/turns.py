@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from engine import api
 from protocol.errors import ErrorCode, OpRefused
@@ -19,13 +19,15 @@ from server.assets import Assets
 from server.background import Background
 from server.gather import Gather
 from server.hub import Hosted, Hub
-from server.log import Appended
-from server.room import Answer as RoomAnswer
-from server.room import Proposal
+from server.leases import Leases
+from server.log import Appended, LogUnavailable
+from server.notes import End, EndTurn
+from server.proposals import Answer as RoomAnswer
+from server.proposals import Proposal
 from server.turn_records import TurnRecords
 
 T = TypeVar("T")
-End = Literal["person", "barge_in", "interrupted"]
+LEASE_RETRY_S = 0.5
 
 
 class _Ended(Exception):
@@ -70,10 +72,11 @@ class _Running:
 
 
 class Turns:
-    """All turns of this process.
+    """All turns of this process: the one that took a question answers it.
 
     Turns of one room are answered one after the other, because each is asked with the answers
-    before it; those of different rooms at once.
+    before it; those of different rooms at once. A lease tells the other processes that somebody
+    answers; a turn that they ended, because the lease was lost, takes no more events.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Turns:
         hub: Hub,
         assets: Assets,
         records: TurnRecords,
+        leases: Leases,
         background: Background,
         wall: Callable[[], float],
         *,
@@ -94,6 +98,7 @@ class Turns:
         self._hub = hub
         self._assets = assets
         self._records = records
+        self._leases = leases
         self._background = background
         self._wall = wall
         self._max_new_tokens = max_new_tokens
@@ -153,7 +158,8 @@ class Turns:
         room = hosted.room.name
         if ask.interrupts is not None:
             # One that ended in the same moment needs no end.
-            self.end(room, ask.interrupts, "barge_in", by)
+            if not self.end(room, ask.interrupts, "barge_in", by):
+                self._hub.neighbours.end_turn(room, ask.interrupts, "barge_in", by)
         running = _Running(room, ask.turn, by, ask.max_tokens or self._max_new_tokens)
         self._running[room, ask.turn] = running
         self._background.spawn(self._run(running), f"turn {ask.turn}")
@@ -166,6 +172,21 @@ class Turns:
         running.stop(end, by)
         return True
 
+    async def end_elsewhere(self, hosted: Hosted, turn: str, end: End, by: Actor) -> bool:
+        """Ask the process that answers a turn to end it; False when nobody answers it."""
+
+        def is_running(state: RoomState) -> bool:
+            return turn in state.turns and state.turns[turn].status == "running"
+
+        if not self._leases.is_shared or not await hosted.room.between(is_running):
+            return False
+        self._hub.neighbours.end_turn(hosted.room.name, turn, end, by)
+        return True
+
+    def end_for_neighbour(self, room: str, note: EndTurn) -> None:
+        """End a turn because another process was asked to."""
+        self.end(room, note.turn, note.end, note.by)
+
     def interrupt_all(self) -> None:
         """End every turn because the server stops."""
         for running in list(self._running.values()):
@@ -175,7 +196,9 @@ class Turns:
         hosted = await self._hub.enter(running.room)
         line = self._lines.setdefault(running.room, asyncio.Lock())
         try:
+            await running.unless_ended(self._take_lease(running))
             await running.unless_ended(self._wait_for_sight(hosted, running.turn))
+            await running.unless_ended(hosted.room.until(self._is_next(running)))
             await running.unless_ended(line.acquire())
             try:
                 await self._answer(hosted, running)
@@ -187,13 +210,39 @@ class Turns:
             await hosted.room.record(
                 failure(running.turn, self._now_ms(), translate.code(error.code), error.message)
             )
+        except OpRefused as refusal:
+            # Another process found the lease over and ended the turn.
+            if refusal.code != ErrorCode.TURN_UNKNOWN:
+                raise
         finally:
             if running.end is not None:
                 await hosted.room.record(self._ending(running))
+            await self._leases.let_go(running.room, lease_name(running.turn))
             del self._running[running.room, running.turn]
             if not any(each.room == running.room for each in self._running.values()):
                 self._lines.pop(running.room, None)
             self._hub.leave(hosted)
+
+    async def _take_lease(self, running: _Running) -> None:
+        is_taken = False
+        while not is_taken:
+            try:
+                await self._leases.take(running.room, lease_name(running.turn))
+                is_taken = True
+            except LogUnavailable:
+                await asyncio.sleep(LEASE_RETRY_S)
+
+    def _is_next(self, running: _Running) -> Callable[[RoomState], bool]:
+        """Whether no other process still answers an earlier question of the room."""
+
+        def is_next(state: RoomState) -> bool:
+            mine = state.turns[running.turn].seq
+            return not any(
+                turn.seq < mine and not self.is_running(running.room, turn.turn)
+                for turn in state.running_turns()
+            )
+
+        return is_next
 
     async def _wait_for_sight(self, hosted: Hosted, turn: str) -> None:
         """Wait until perception is done with the turn's assets, but not for ever."""
@@ -255,3 +304,8 @@ class Turns:
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
+
+
+def lease_name(turn: str) -> str:
+    """Name the lease of whoever answers a turn."""
+    return f"turn:{turn}"

@@ -99,6 +99,7 @@ class Upload:
         self._is_finished = False
         self._is_given_up = False
         self._preparing: asyncio.Future[None] | None = None
+        self._is_handed_over = False
 
     async def prepare(self) -> None:
         """Make the file, or take up what an earlier run of the server left; raises `OSError`.
@@ -131,6 +132,11 @@ class Upload:
         self._is_given_up = True
         self._changed.set()
 
+    def hand_over(self) -> None:
+        """Let another process go on with it, from what is on the disk."""
+        self._is_handed_over = True
+        self._changed.set()
+
     async def receive_all(self, idle_s: float) -> str:
         """Write what comes and return the SHA-256 at the end; raises `Refused`.
 
@@ -140,6 +146,9 @@ class Upload:
         while not (self._is_finished and not self._buffer):
             if self._is_given_up:
                 raise Refused(ErrorCode.UPLOAD_ABANDONED, "the upload was given up")
+            if self._is_handed_over:
+                text = "another process goes on with it"
+                raise Refused(ErrorCode.REPLACED, text, is_final=False)
             if self._buffer:
                 await self._write()
                 continue

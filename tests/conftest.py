@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from server.background import Background
-from server.broker_memory import MemoryBroker
 from server.config import Settings
 from server.database import Database
 from server.log_sqlite import SqliteLog
 from server.room import Room
+from tests.support.redis_server import RedisServer
 from tests.support.running import Running
 
 
@@ -40,6 +40,29 @@ def room_log(database):
     return SqliteLog(database)
 
 
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory):
+    """A real Redis with AOF for tests that leave it alone; each empties it before."""
+    running = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def redis(shared_redis):
+    """An empty Redis."""
+    shared_redis.empty()
+    return shared_redis
+
+
+@pytest.fixture
+def own_redis(tmp_path):
+    """A Redis that a test may kill."""
+    running = RedisServer(tmp_path / "redis").start()
+    yield running
+    running.stop()
+
+
 @pytest.fixture
 async def background():
     scope = Background()
@@ -49,10 +72,8 @@ async def background():
 
 @pytest.fixture
 async def room(room_log, background):
-    """A room with its worker, heard through a memory broker."""
-    broker = MemoryBroker()
-    hosted = Room("ward-7", room_log, broker, background, snapshot_events=1_000)
-    await broker.subscribe("ward-7", hosted.receive, lambda name: None)
+    """A room with its worker."""
+    hosted = Room("ward-7", room_log, background, snapshot_events=1_000)
     background.spawn(hosted.run(), "room")
     return hosted
 
@@ -71,6 +92,18 @@ async def start(tmp_path):
     yield begin
     for running in reversed(started):
         await running.stop()
+
+
+@pytest.fixture
+def nodes(start, redis, tmp_path):
+    """Start servers that meet in one Redis and share a data folder, each with its own engine."""
+
+    async def begin(*engines, **settings) -> list[Running]:
+        settings.setdefault("folder", tmp_path / "shared")
+        settings.setdefault("redis", redis.url)
+        return [await start(engine, **settings) for engine in engines]
+
+    return begin
 
 
 @pytest.fixture

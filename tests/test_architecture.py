@@ -47,6 +47,7 @@ TESTED_ELSEWHERE = {
     "engine/__main__.py": "runs through tests/contracts and tests/faults",
     "consilium/__main__.py": "one call, run by every end-to-end test",
     "consilium/__init__.py": "re-exports only",
+    "server/proposals.py": "what a room is asked: tests/server/test_room.py",
     "server/log.py": "a contract: tests/contracts/test_log.py",
     "server/broker.py": "a contract: tests/contracts/test_broker.py",
     "engine/api.py": "a contract: tests/contracts/test_engine.py",

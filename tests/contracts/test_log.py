@@ -15,7 +15,11 @@ import pytest
 from protocol.events import CommentAdded
 from protocol.room import RoomState, apply
 from protocol.shapes import Actor
-from server.log import Draft, Gap, History, LogUnavailable
+from server.database import Database
+from server.log import Draft, Gap, Head, History, LogUnavailable, Overtaken
+from server.log_redis import RedisLog
+from server.log_sqlite import SqliteLog
+from server.redis_link import RedisLink
 
 ROOT = Path(__file__).resolve().parents[2]
 MEI = Actor(id="mei", name="Mei")
@@ -26,9 +30,28 @@ def draft(op_id: str, text: str = "x", participant: str = "mei") -> Draft:
     return Draft(event, participant)
 
 
-@pytest.fixture(params=["sqlite"])
-def log(request, room_log):
-    return room_log
+@pytest.fixture(params=["sqlite", "redis"])
+async def again(request, tmp_path):
+    """Open the log; again gives it as another process would have it."""
+    opened = []
+
+    def open_log():
+        if request.param == "sqlite":
+            made = SqliteLog(Database(tmp_path / "log.sqlite3"))
+            opened.append(made)
+            return made
+        link = RedisLink(request.getfixturevalue("redis").url)
+        opened.append(link)
+        return RedisLog(link)
+
+    yield open_log
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture
+def log(again):
+    return again()
 
 
 async def test_the_numbers_of_a_room_start_at_one_and_have_no_gaps(log):
@@ -90,16 +113,32 @@ async def test_a_page_is_the_beginning_of_what_follows(log):
     assert [each.event.seq for each in by_size.events] == [3]
 
 
-async def test_R36_the_epoch_and_the_head_outlive_the_log(log, tmp_path):
-    from server.database import Database
-    from server.log_sqlite import SqliteLog
-
+async def test_R36_the_epoch_and_the_head_outlive_the_log(log, again):
     await log.append("r", [draft("a")])
     head = await log.head("r")
     await log.close()
-    again = Database(tmp_path / "log.sqlite3")
-    assert await SqliteLog(again).head("r") == head
-    await again.close()
+    assert await again().head("r") == head
+
+
+async def test_an_append_after_another_end_than_the_known_one_changes_nothing(log, again):
+    await log.append("r", [draft("a")])
+    head = await log.head("r")
+    (second,) = await again().append("r", [draft("b")], head)
+    assert second.event.seq == 2
+    for wrong in (head, Head(head.epoch, 3), Head("another", 2)):
+        with pytest.raises(Overtaken):
+            await log.append("r", [draft("c")], wrong)
+    assert (await log.head("r")).seq == 2
+    (again_b,) = await log.append("r", [draft("b")], Head(head.epoch, 2))
+    assert again_b.duplicate and again_b.event == second.event
+
+
+async def test_of_two_who_append_after_the_same_event_one_is_overtaken(log, again):
+    head, other = await log.head("r"), again()
+    both = (log.append("r", [draft("a")], head), other.append("r", [draft("b")], head))
+    outcomes = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(isinstance(each, Overtaken) for each in outcomes) == [False, True]
+    assert (await log.head("r")).seq == 1
 
 
 async def test_a_snapshot_and_the_tail_behind_it_are_the_whole_room(log):
@@ -189,9 +228,6 @@ def killed_after(command: list[str], count: int) -> list[str]:
 @pytest.mark.fault
 @pytest.mark.parametrize("after", [3, 40])
 async def test_what_a_killed_writer_acknowledged_is_there_once_and_in_order(tmp_path, after):
-    from server.database import Database
-    from server.log_sqlite import SqliteLog
-
     path = tmp_path / "killed.sqlite3"
     command = [sys.executable, "-c", WRITER.format(root=str(ROOT)), str(path)]
     acknowledged = killed_after(command, 5 * after)

@@ -8,7 +8,7 @@ import pytest
 
 from engine import api
 from server.answer import Answer, failure, merged
-from server.turn_records import TurnRecords
+from server.turn_records import SqliteTurnRecords
 
 
 def delta(offset: int, text: str, *spans: api.Span) -> api.TurnDelta:
@@ -33,7 +33,7 @@ async def told(room, database):
 
     mei = Actor(id="mei", name="Mei")
     await room.record(TurnStarted(at=1, actor=mei, turn="t", question="?"))
-    return room, TurnRecords(database)
+    return room, SqliteTurnRecords(database)
 
 
 async def test_an_answer_is_recorded_with_its_prompt_tokens_and_hash(told, room_log):

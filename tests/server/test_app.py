@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from engine.client import EngineClient
-from server.app import Server, bound_socket, claim_folder, quiet_uvicorn, serve
+from server.app import Server, quiet_uvicorn
 from server.config import BadSettings, Settings
+from server.serving import bound_socket, claim_folder
 from tests.support.product import Product
 
 
@@ -34,13 +35,6 @@ def test_R21_a_folder_belongs_to_one_server_at_a_time(tmp_path):
         with pytest.raises(BadSettings, match="another server"):
             claim_folder(tmp_path)
     claim_folder(tmp_path).close()
-
-
-def test_a_port_that_is_taken_ends_the_process_with_one_sentence(tmp_path):
-    with bound_socket("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(SystemExit, match=f"cannot listen on 127.0.0.1:{port}"):
-            serve(Settings(port=port, folder=tmp_path))
 
 
 def test_the_key_of_the_tickets_outlives_a_restart_and_is_nobody_elses(tmp_path):

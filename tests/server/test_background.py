@@ -37,3 +37,20 @@ async def test_close_cancels_what_is_left_and_waits_for_its_clean_up():
     await asyncio.sleep(0)
     await scope.close()
     assert cleaned == [1] and len(scope) == 0
+
+
+async def test_a_task_that_takes_a_cancellation_for_its_own_is_ended_all_the_same():
+    scope, began = Background(), asyncio.Event()
+
+    async def swallow_one() -> None:
+        try:
+            began.set()
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            await asyncio.sleep(100)
+
+    task = scope.spawn(swallow_one(), "swallow")
+    await began.wait()
+    async with asyncio.timeout(5):
+        await scope.close()
+    assert task.cancelled()

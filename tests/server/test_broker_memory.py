@@ -1,15 +1,13 @@
-"""What only the memory broker has to prove; its contract is in `tests/contracts`."""
+"""What the broker of a single process does beyond the contract: nothing."""
 
 from __future__ import annotations
 
 from server.broker_memory import MemoryBroker
+from tests.support.ears import Ears
 
 
-async def test_a_newer_subscription_of_a_room_is_the_one_that_hears():
-    broker, heard = MemoryBroker(), []
-    await broker.subscribe("r", lambda room, frame: heard.append("old"), lambda room: None)
-    await broker.subscribe("r", lambda room, frame: heard.append("new"), lambda room: None)
-    await broker.publish("r", [b"1"])
-    await broker.close()
-    await broker.publish("r", [b"2"])
-    assert heard == ["new"]
+async def test_who_is_alone_misses_nothing_and_is_never_down():
+    broker, ears = MemoryBroker(), Ears()
+    await broker.subscribe("r", ears)
+    broker.tell("r", b"note")
+    assert broker.is_up and not (ears.notes or ears.frames or ears.gaps)

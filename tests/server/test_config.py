@@ -52,8 +52,15 @@ def test_the_environment_sets_and_a_flag_wins(tmp_path):
         ({"CONSILIUM_PORT": "many"}, {}),
         ({"CONSILIUM_SECRET_FILE": "/nowhere/at/all"}, {}),
         ({}, {"colour": "red"}),
+        ({"CONSILIUM_WORKERS": "0"}, {}),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(environment, flags):
     with pytest.raises(BadSettings):
         from_environment(environment, **flags)
+
+
+def test_R21_more_than_one_worker_without_redis_is_refused():
+    with pytest.raises(BadSettings, match="--redis"):
+        from_environment({}, workers=2)
+    assert from_environment({}, workers=2, redis="redis://h").workers == 2

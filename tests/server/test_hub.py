@@ -35,6 +35,7 @@ async def hub(room_log, background, clock):
         MemoryBroker(),
         background,
         clock,
+        clock,
         snapshot_events=100,
         blip_s=0.0,
         idle_room_s=10.0,
@@ -61,7 +62,7 @@ async def test_nobody_is_let_in_before_what_mends_the_room_is_numbered(hub):
     event = CommentAdded(at=1, actor=MEI, op_id="mend", id="mended", text="x")
 
     def mend(room, state) -> None:
-        from server.room import Proposal
+        from server.proposals import Proposal
 
         room.propose(Proposal(lambda state: event, lambda answer: None, op_id="mend"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.support.scripted_engine import ScriptedEngine
 
 
@@ -41,3 +43,48 @@ async def test_a_turn_that_runs_is_left_alone_when_its_room_is_entered_again(sta
     assert wu.welcome["snapshot"]["turns"][0].get("status", "running") == "running"
     engine.says("t1", " more")
     assert await wu.hear("turn.done")
+
+
+async def test_R10_a_turn_of_a_process_that_died_is_interrupted_when_its_lease_is_over(nodes):
+    engine = ScriptedEngine()
+    one, two = await nodes(engine, ScriptedEngine(), lease_s=0.5)
+    mei, wu = await one.join("Mei"), await two.join("Wu")
+    engine.says("t1", "half an answer", done=False)
+    await mei.say(type="ask", turn="t1", text="?")
+    await wu.hear("turn.delta")
+    await asyncio.sleep(1.5)
+    assert not [event for event in wu.events() if event["type"] == "turn.failed"]
+    await crash(one)
+    failed = await wu.hear("turn.failed")
+    assert failed["code"] == "turn_interrupted"
+
+
+async def test_a_process_that_lost_its_lease_in_a_long_pause_says_nothing_more(nodes, redis):
+    engine = ScriptedEngine()
+    one, two = await nodes(engine, ScriptedEngine(), lease_s=1_000)
+    mei, wu = await one.join("Mei"), await two.join("Wu")
+    engine.says("t1", "half", done=False)
+    await mei.say(type="ask", turn="t1", text="?")
+    await wu.hear("turn.delta")
+    with redis.client() as client:
+        client.delete("consilium:{ward-7}:lease:turn:t1")
+    await wu.hear("turn.failed", turn="t1")
+    engine.says("t1", " an answer")
+    assert (await mei.comment("c1"))["type"] == "ack"
+    await asyncio.sleep(0.3)
+    texts = [event["text"] for event in wu.events() if event["type"] == "turn.delta"]
+    assert texts == ["half"]
+
+
+async def test_an_asset_whose_process_died_while_looking_is_looked_at_by_another(nodes):
+    engines = [ScriptedEngine(), ScriptedEngine()]
+    one, two = await nodes(*engines, lease_s=0.5)
+    mei, wu = await one.join("Mei"), await two.join("Wu")
+    closed = await mei.upload(b"some bytes", name="a.bin")
+    await wu.hear("asset.committed", asset=closed["asset"])
+    await mei.until(lambda: engines[0].opened)
+    await crash(one)
+    async with asyncio.timeout(10):
+        while not engines[1].opened:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert engines[1].opened[0].id == closed["asset"]

@@ -12,9 +12,9 @@ from protocol.events import CommentAdded
 from protocol.messages import AddComment
 from protocol.room import RoomState, draft_event
 from protocol.shapes import Actor
-from server.broker_memory import MemoryBroker
 from server.log import Appended, Draft, LogUnavailable
-from server.room import MAX_WAITING, Proposal, Room
+from server.proposals import Proposal
+from server.room import MAX_WAITING, Room
 
 MEI = Actor(id="mei", name="Mei")
 
@@ -42,10 +42,10 @@ class FailingLog:
     def __getattr__(self, name):
         return getattr(self._log, name)
 
-    async def append(self, room, drafts):
+    async def append(self, room, drafts, after=None):
         if self.fails:
             raise LogUnavailable("the disk is full")
-        return await self._log.append(room, drafts)
+        return await self._log.append(room, drafts, after)
 
 
 def comment(room: Room, op_id: str, text: str = "x", comment_id: str = "") -> asyncio.Future:
@@ -96,9 +96,8 @@ async def test_R32_an_op_id_that_comes_back_with_another_content_is_refused(room
 
 
 async def failing_room(room_log, background):
-    log, broker = FailingLog(room_log), MemoryBroker()
-    room = Room("r", log, broker, background, 1_000)
-    await broker.subscribe("r", room.receive, lambda name: None)
+    log = FailingLog(room_log)
+    room = Room("r", log, background, 1_000)
     background.spawn(room.run(), "room")
     return log, room
 
@@ -161,14 +160,14 @@ async def test_too_much_that_waits_is_refused_and_not_kept(room):
 async def test_a_room_is_loaded_from_its_snapshot_and_the_tail(room_log, background):
     for_load: list[str] = []
     for run in range(3):
-        room = Room("r", room_log, MemoryBroker(), background, snapshot_events=7)
+        room = Room("r", room_log, background, snapshot_events=7)
         worker = background.spawn(room.run(), "room")
         for number in range(10):
             await comment(room, f"o{run}-{number}")
         await asyncio.sleep(0.05)
         for_load.append(await room.between(lambda state: state.hash()))
         worker.cancel()
-    again = Room("r", room_log, MemoryBroker(), background, 1_000)
+    again = Room("r", room_log, background, 1_000)
     background.spawn(again.run(), "room")
     assert await again.between(lambda state: state.hash()) == for_load[-1]
     assert (await room_log.snapshot("r")).seq > 0
@@ -183,7 +182,7 @@ async def test_until_returns_when_the_state_is_so(room):
 
 
 async def test_a_room_that_ends_answers_what_waits(room_log, background):
-    room = Room("r", room_log, MemoryBroker(), background, 1_000)
+    room = Room("r", room_log, background, 1_000)
     worker = background.spawn(room.run(), "room")
     await room.between(lambda state: None)
     worker.cancel()
@@ -211,7 +210,7 @@ async def test_snapshots_of_a_big_room_are_rarer_so_that_they_cost_no_more_than_
             stored.append(snapshot.seq)
             return await room_log.store_snapshot(room, snapshot)
 
-    room = Room("r", Counting(room_log), MemoryBroker(), background, snapshot_events=5)
+    room = Room("r", Counting(room_log), background, snapshot_events=5)
     background.spawn(room.run(), "room")
     for number in range(160):
         await comment(room, f"o{number}", "x" * 1_000)
@@ -250,9 +249,7 @@ async def test_a_room_that_became_too_large_takes_no_more_of_people_also_after_a
     """10,000 comments of 16,000 characters were 160 MB for each who joined."""
 
     async def load() -> Room:
-        broker = MemoryBroker()
-        hosted = Room("ward-7", room_log, broker, background, 1_000, max_bytes=200_000)
-        await broker.subscribe("ward-7", hosted.receive, lambda name: None)
+        hosted = Room("ward-7", room_log, background, 1_000, max_bytes=200_000)
         background.spawn(hosted.run(), "room")
         return hosted
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.client import EngineClient
-from server.app import Server, bound_socket, quiet_uvicorn
+from server.app import Server, quiet_uvicorn
 from server.config import Settings
+from server.serving import bound_socket
 from tests.support.raw_client import RawClient
 
 

@@ -1,0 +1,30 @@
+"""Which worker of a product somebody talks to."""
+
+from __future__ import annotations
+
+import psutil
+
+from tests.support.product import Product
+from tests.support.raw_client import RawClient
+
+
+def workers_of(parent: int) -> list[psutil.Process]:
+    """The server processes below a parent, oldest first."""
+    found = []
+    for child in psutil.Process(parent).children():
+        try:
+            if "server.worker" in child.cmdline():
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return sorted(found, key=lambda each: each.pid)
+
+
+def worker_with(product: Product, client: RawClient) -> int:
+    """The process at the other end of a client's socket."""
+    port = client.socket.local_address[1]
+    for worker in workers_of(product.pid):
+        for connection in worker.net_connections("tcp"):
+            if connection.raddr and connection.raddr.port == port:
+                return worker.pid
+    raise AssertionError("nobody has the other end")

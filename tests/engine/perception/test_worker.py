@@ -15,7 +15,14 @@ from engine.perception.worker import Worker
 
 
 def worker():
-    return Worker(ocr_threads=1, ocr_side_px=640, ocr_batch=4, ocr_min_score=0.5)
+    return Worker(
+        ocr_threads=1,
+        ocr_side_px=640,
+        ocr_batch=4,
+        ocr_min_score=0.5,
+        speech_model="",
+        speech_threads=1,
+    )
 
 
 def test_importing_the_worker_loads_neither_torch_nor_a_decoder():
@@ -64,6 +71,7 @@ def test_the_worker_ends_when_its_parent_closes_the_pipe(tmp_path):
     )
     arguments = ["--role=decode", "--memory-bytes=3000000000", "--ocr-threads=1"]
     arguments += ["--ocr-side-px=640", "--ocr-batch=4", "--ocr-min-score=0.5"]
+    arguments += ["--speech-model=", "--speech-threads=1"]
     ended = subprocess.run(
         [sys.executable, "-m", "engine.perception.worker", *arguments],
         input=frame(request),

@@ -197,17 +197,17 @@ async def test_a_focused_mark_stands_out_on_white_as_on_black(browser, product):
     await wu.drop("photo.jpg", photo(1600, 1200, 1), "image/jpeg")
     await wu.at("tool-rectangle").click()
     await wu.drag((0.25, 0.25), (0.5, 0.75))
-    await wu.page.keyboard.press("Tab")
+    await wu.page.keyboard.press("Shift")
     await wu.at("annotation").first.focus()
-    strokes = await wu.at("annotation").first.evaluate(
-        """mark => ['ring', 'halo'].map(name => {
-          const { stroke, strokeWidth } = getComputedStyle(mark.querySelector(`.${name}`));
-          return [stroke, parseFloat(strokeWidth)];
-        })"""
-    )
-    (dark, wide), (light, narrow) = strokes
-    assert (dark, light) == ("rgb(12, 16, 20)", "rgb(255, 255, 255)")
-    assert wide > narrow + 2
+    dark, light = wu.page.locator(".ring.dark"), wu.page.locator(".ring.light")
+    for ring, colour in ((dark, "rgb(12, 16, 20)"), (light, "rgb(255, 255, 255)")):
+        await expect(ring).to_have_attribute("d", re.compile("^M"))
+        await expect(ring).to_have_css("stroke", colour)
+    around = await dark.bounding_box()
+    inside = await wu.page.locator(".mark .line").bounding_box()
+    assert around["x"] < inside["x"] and around["width"] > inside["width"] + 4
+    await wu.at("viewer").focus()
+    await expect(dark).not_to_have_attribute("d", re.compile("."))
 
 
 @pytest.fixture(scope="module")

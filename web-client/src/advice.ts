@@ -31,9 +31,9 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   decoder_lost: "Add the file again.",
   turn_interrupted: "Ask again.",
   context_full: "Shorten the question, or start a new room.",
-  language_unsupported: 
-    "The loaded model answers English only. Ask in English, or ask your administrator for another " +
-    "model.",
+  language_unsupported:
+    "The loaded model answers English only. Ask in English, or ask your administrator for " +
+    "another model.",
   engine_lost: "The model restarts. Ask again in a moment.",
   internal: "Try again; if it stays, tell whoever runs this server.",
 };

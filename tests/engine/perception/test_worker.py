@@ -37,7 +37,7 @@ def test_importing_the_worker_loads_neither_torch_nor_a_decoder():
 
 def test_a_fault_of_ours_is_an_answer_without_details(tmp_path, capfd):
     pixels = Pixels(path=str(tmp_path / "not there"), width=3, height=2)
-    answers = list(worker().answers(Read(media="m", pixels=pixels, cpu_s=100)))
+    answers = list(worker().answers(Read(media="m", pixels=pixels, cpu_s=100), io.BytesIO()))
     assert answers[0] == Accepted()
     assert isinstance(answers[-1], MediaFailed) and answers[-1].code is EngineCode.INTERNAL
     assert "not there" not in answers[-1].message + capfd.readouterr().err

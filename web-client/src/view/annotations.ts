@@ -20,6 +20,7 @@ const POINT_RADIUS_PX = 7;
 const HANDLE_PX = 10;
 const FINGER_HANDLE_PX = 20;
 const SPOT_MARGIN_PX = 4;
+const RING_MARGIN_PX = 6;
 /** The boxes of what was read hug its ink; a line that close would cover it. */
 const READ_MARGIN_PX = 2;
 
@@ -32,6 +33,10 @@ export class AnnotationLayer {
   private readonly names: KeyedChildren<DrawnMark, HTMLElement>;
   private readonly spot = svgElement("path", { class: "spot" });
   private readonly draft = svgElement("path", { class: "draft" });
+  /** Around the focused mark and not over what it marks; dark and light, for any picture. */
+  private readonly rings = ["dark", "light"].map((kind) =>
+    svgElement("path", { class: `ring ${kind}` }),
+  );
   private readonly handles = svgElement("g", { class: "handles" });
 
   private readonly handlePx: number;
@@ -44,7 +49,10 @@ export class AnnotationLayer {
     const isTouched = matchMedia("(pointer: coarse)").matches;
     this.handlePx = isTouched ? FINGER_HANDLE_PX : HANDLE_PX;
     const group = svgElement("g");
-    overlay.append(this.spot, group, this.handles, this.draft);
+    overlay.append(this.spot, group, ...this.rings, this.handles, this.draft);
+    for (const type of ["focusin", "focusout"]) {
+      overlay.addEventListener(type, () => requestAnimationFrame(() => this.drawRings()));
+    }
     this.groups = new KeyedChildren<DrawnMark, SVGGElement>(group, newGroup, (g, drawn) =>
       this.drawMark(g, drawn),
     );
@@ -159,6 +167,15 @@ export class AnnotationLayer {
       this.placeName(name, shape, id === this.selected);
     }
     this.drawHandles(this.handlePx / viewport.scale);
+    this.drawRings();
+  }
+
+  private drawRings(): void {
+    const focused = document.activeElement?.closest("g[data-id]:focus-visible");
+    const shape = this.shapeOf(focused?.getAttribute("data-id") ?? "");
+    const margin = RING_MARGIN_PX / this.viewer.viewport.scale;
+    const d = shape === null ? null : path(grown(shape, margin), this.pointRadius() + margin);
+    for (const ring of this.rings) setAttributes(ring, { d });
   }
 
   private placeName(name: HTMLElement, shape: Shape, isSelected: boolean): void {
@@ -208,10 +225,8 @@ function newGroup(id: string): SVGGElement {
     tabindex: 0,
     role: "button",
   });
-  // The halo keeps a line visible on any picture, the ring a focused one; the wide one is what a
-  // pointer meets.
+  // The halo keeps a line visible on any picture; the wide one is what a pointer meets.
   group.append(
-    svgElement("path", { class: "ring" }),
     svgElement("path", { class: "halo" }),
     svgElement("path", { class: "line" }),
     svgElement("path", { class: "touch" }),

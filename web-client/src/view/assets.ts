@@ -45,10 +45,11 @@ export class AssetStrip {
     shown: string | null,
   ): void {
     const byAsset = new Map(uploads.map((upload) => [upload.asset, upload]));
-    const cards = [...room.assets.values()].map((asset): [string, Card] => [
-      asset.asset,
-      cardOf(asset, byAsset.get(asset.asset), progress.get(asset.asset), asset.asset === shown),
-    ]);
+    const cards = [...room.assets.values()].map((asset): [string, Card] => {
+      const card = cardOf(asset, byAsset.get(asset.asset), progress.get(asset.asset));
+      const words = [whichOf(asset, room), card.words].filter(Boolean).join(" · ");
+      return [asset.asset, { ...card, words, isShown: asset.asset === shown }];
+    });
     for (const [index, upload] of uploads.entries()) {
       if (upload.asset !== null && room.assets.has(upload.asset)) continue;
       cards.push([`upload ${index} ${upload.name}`, waitingCard(upload)]);
@@ -119,9 +120,8 @@ function cardOf(
   asset: Asset,
   upload: Upload | undefined,
   progress: AssetProgress | undefined,
-  isShown: boolean,
-): Card {
-  const card = { asset, name: asset.name || "Unnamed file", status: asset.status, isShown };
+): Omit<Card, "isShown"> {
+  const card = { asset, name: asset.name || "Unnamed file", status: asset.status };
   switch (asset.status) {
     case "open": {
       const done = upload ? upload.received : progress?.stage === "upload" ? progress.done : null;
@@ -142,6 +142,15 @@ function cardOf(
   }
 }
 
+/** Tells pictures of one name apart: who brought it, and which of theirs it is. */
+function whichOf({ asset, name, by }: Asset, room: RoomState): string {
+  const same = [...room.assets.values()].filter((other) => other.name === name);
+  if (same.length < 2) return "";
+  const theirs = same.filter((other) => other.by.id === by.id);
+  const number = theirs.findIndex((other) => other.asset === asset) + 1;
+  return theirs.length < 2 ? by.name : `${by.name} ${number}/${theirs.length}`;
+}
+
 function readWords(asset: Asset): string {
   const lab = asset.rows.filter((row) => row.type === "lab");
   if (lab.length > 0) return `${lab.length} values, ${lab.filter(isOutOfRange).length} flagged`;
@@ -149,7 +158,8 @@ function readWords(asset: Asset): string {
     const said = speechOf(asset).length;
     return `${duration(asset.duration_s)} · ${said > 0 ? `${said} utterances` : "no speech"}`;
   }
-  return asset.rows.length > 0 ? `${asset.rows.length} lines of text` : "Ready";
+  if (asset.rows.length === 0) return "Ready";
+  return asset.rows.length === 1 ? "1 line of text" : `${asset.rows.length} lines of text`;
 }
 
 function waitingCard(upload: Upload): Card {

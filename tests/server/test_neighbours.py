@@ -6,6 +6,7 @@ import asyncio
 
 import httpx
 
+from engine import api
 from tests.support.scripted_engine import ScriptedEngine
 
 

@@ -60,8 +60,19 @@ for i = 6, #ARGV, 2 do
   end
 end
 redis.call('HSET', KEYS[1], 'seq', string.format('%.0f', seq))
+redis.call('PERSIST', KEYS[1])
 return 'done'
 """
+
+# A room that was only looked into, however many there are, leaves nothing for long.
+_HEAD = """
+redis.call('HSETNX', KEYS[1], 'epoch', ARGV[1])
+redis.call('HSETNX', KEYS[1], 'seq', '0')
+local head = redis.call('HMGET', KEYS[1], 'epoch', 'seq')
+if head[2] == '0' then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
+return head
+"""
+_EMPTY_ROOM_S = 7 * 24 * 3600
 
 
 class RedisLog:
@@ -73,6 +84,7 @@ class RedisLog:
         self._link = link
         self._redis = link.client
         self._script = self._redis.register_script(_APPEND)
+        self._head_script = self._redis.register_script(_HEAD)
         # This process's appends to a room do not race each other.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_closed = False
@@ -81,14 +93,9 @@ class RedisLog:
         """See `Log.head`."""
         self._check_open()
         with faults():
-            name = key(room, "head")
-            async with self._redis.pipeline() as pipe:
-                pipe.hsetnx(name, "epoch", secrets.token_hex(8))
-                pipe.hsetnx(name, "seq", "0")
-                pipe.hmget(name, ["epoch", "seq"])
-                # Last, so that a room that is listed has an epoch.
-                pipe.sadd("consilium:rooms", room)
-                epoch, seq = (await pipe.execute())[2]
+            epoch, seq = await self._head_script(
+                keys=[key(room, "head")], args=[secrets.token_hex(8), _EMPTY_ROOM_S]
+            )
         return Head(epoch.decode(), int(seq))
 
     async def append(
@@ -130,6 +137,9 @@ class RedisLog:
         retry_s = FIRST_RETRY_S
         while True:
             try:
+                if head.seq == 0:
+                    # Before the first event: a room with events is always in the list.
+                    await self._redis.sadd("consilium:rooms", room)
                 outcome: bytes = await self._script(keys=keys, args=arguments + pairs)
                 return outcome
             except (RedisConnectionError, RedisTimeoutError, OSError) as error:

@@ -14,7 +14,7 @@ from server.serving import bound_socket, claim_folder
 from tests.support.product import Product
 
 
-def test_trap5_the_settings_of_the_socket_layer_are_said_once(tmp_path):
+def test_trap5_R56_the_settings_of_the_socket_layer_are_said_once(tmp_path):
     settings = Settings(folder=tmp_path)
     server = Server(settings, EngineClient(tmp_path / "none"))
     config = quiet_uvicorn(server).config

@@ -20,7 +20,7 @@ async def flood(talker, count):
     await talker.until(lambda: talker.seqs()[-1:] == [count])
 
 
-async def test_trap1_a_client_that_never_reads_costs_its_budget_and_no_more(start):
+async def test_trap1_R54_a_client_that_never_reads_costs_its_budget_and_no_more(start):
     """uvicorn 0.50-0.52.0 buffered everything that was sent to such a client."""
     server = await start(outbox_bytes=256 * 1024, messages_per_s=1e6, messages_burst=10**6)
     slow = await SlowSocket.join(server.port, "ward-7")
@@ -42,7 +42,7 @@ async def test_trap2_a_binary_frame_where_text_was_meant_is_answered_and_the_soc
     assert (await client.comment("c1"))["type"] == "ack"
 
 
-async def test_trap3_a_busy_room_does_not_stop_the_reading_of_pongs(start):
+async def test_trap3_L61_a_busy_room_does_not_stop_the_reading_of_pongs(start):
     """uvicorn pauses reading while a message waits for the app."""
     server = await start(messages_per_s=1e6, messages_burst=10**6)
     client = await server.join()
@@ -58,7 +58,7 @@ async def test_trap3_a_busy_room_does_not_stop_the_reading_of_pongs(start):
     await client.answer("o299")
 
 
-async def test_trap5_a_message_above_the_largest_frame_is_closed_by_the_transport_alone(server):
+async def test_trap5_L66_a_message_above_the_largest_frame_is_closed_by_the_transport_alone(server):
     """`ws_max_size` is said in one place; deflate is off, so sizes are what they seem."""
     other = await server.join("Wu")
     client = await server.join()
@@ -71,7 +71,7 @@ async def test_trap5_a_message_above_the_largest_frame_is_closed_by_the_transpor
     assert (await other.comment("c1"))["type"] == "ack"
 
 
-async def test_trap7_a_message_just_over_the_text_limit_is_told_its_size(server):
+async def test_trap7_L68_a_message_just_over_the_text_limit_is_told_its_size(server):
     client = await server.join()
     await client.socket.send(json.dumps({"type": "presence", "pad": "x" * (256 * 1024)}))
     assert (await client.hear("error"))["code"] == "too_big"
@@ -197,7 +197,7 @@ async def test_a_rebound_name_does_not_open_an_open_server(server):
     assert await client.closed() == 4403
 
 
-async def test_L63_a_paused_client_delays_nobody_and_catches_up_when_it_reads_on(start):
+async def test_L63_R55_R59_a_paused_client_delays_nobody_and_catches_up_when_it_reads_on(start):
     server = await start(messages_per_s=1e6, messages_burst=10**6, resume_events=100_000)
     slow = await SlowSocket.join(server.port, "ward-7")
     talker, other = await server.join("Wu"), await server.join("Mei")

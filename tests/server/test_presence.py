@@ -58,7 +58,7 @@ def test_R20_who_is_at_two_processes_came_once_and_is_gone_when_nowhere():
     assert board.people() == ()
 
 
-def test_no_ghosts_stay_of_a_process_that_went_silent():
+def test_R49_R50_no_ghosts_stay_of_a_process_that_went_silent():
     board = PresenceBoard(blip_s=2)
     board.heard("n1", [MEI], now=0)
     board.heard("n2", [MEI], now=10)

@@ -19,7 +19,7 @@ def pushed(characters, ids):
 
 
 @given(text=WRITTEN)
-def test_L44_any_text_comes_back_whole_and_without_replacement_characters(tokenizer, text):
+def test_L44_L50_any_text_comes_back_whole_and_without_replacement_characters(tokenizer, text):
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert pushed(Detokenizer(tokenizer).characters(), ids) == text
 

@@ -58,7 +58,9 @@ async def test_trap3_L61_a_busy_room_does_not_stop_the_reading_of_pongs(start):
     await client.answer("o299")
 
 
-async def test_trap5_L66_a_message_above_the_largest_frame_is_closed_by_the_transport_alone(server):
+async def test_trap5_L66_L68_R56_a_message_above_the_largest_frame_is_closed_by_the_transport_alone(
+    server,
+):
     """`ws_max_size` is said in one place; deflate is off, so sizes are what they seem."""
     other = await server.join("Wu")
     client = await server.join()
@@ -71,7 +73,7 @@ async def test_trap5_L66_a_message_above_the_largest_frame_is_closed_by_the_tran
     assert (await other.comment("c1"))["type"] == "ack"
 
 
-async def test_trap7_L68_a_message_just_over_the_text_limit_is_told_its_size(server):
+async def test_trap7_L66_R57_a_message_just_over_the_text_limit_is_told_its_size(server):
     client = await server.join()
     await client.socket.send(json.dumps({"type": "presence", "pad": "x" * (256 * 1024)}))
     assert (await client.hear("error"))["code"] == "too_big"
@@ -143,7 +145,7 @@ async def test_L71_the_welcome_is_always_the_first_message(server):
         await client.close()
 
 
-async def test_L70_who_connects_and_leaves_at_once_leaves_nothing(server):
+async def test_L70_R50_who_connects_and_leaves_at_once_leaves_nothing(server):
     for number in range(100):
         client = await server.open()
         if number % 2:

@@ -10,6 +10,8 @@ import pytest
 from server import transport
 from server.transport import Progress
 
+LARGE = 16_000_000
+
 
 class Transport:
     """What `Progress` asks of a transport."""
@@ -101,34 +103,31 @@ async def test_a_second_request_that_does_not_end_is_let_go_too(server, monkeypa
     writer.close()
 
 
-async def test_who_takes_nothing_of_an_answer_is_let_go(start, monkeypatch):
-    monkeypatch.setattr(transport, "TAKE_LIMIT_S", 0.3)
-    server = await start(max_asset_bytes=64 * 1024 * 1024)
-    client = await server.join()
-    closed = await client.upload(b"x" * 16_000_000)
-    ticket = client.welcome["media"]["ticket"]
+async def asked_for_a_large_file(start, tmp_path):
+    """A server that began to answer with 16 MB, and the streams of who asked for them."""
+    (tmp_path / "index.html").write_text("a page")
+    (tmp_path / "large.bin").write_bytes(b"x" * LARGE)
+    server = await start(web_client=tmp_path)
     reader, writer = await connect(server)
-    path = f"/v1/rooms/ward-7/assets/{closed['asset']}/original?ticket={ticket}"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(b"GET /large.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    return server, reader, writer
+
+
+async def test_who_takes_nothing_of_an_answer_is_let_go(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "TAKE_LIMIT_S", 0.3)
     # The stream reader stops taking at twice its limit, and the kernel holds some megabytes.
-    await reader.readexactly(1_000)
-    state = server.web.server_state
+    server, _, writer = await asked_for_a_large_file(start, tmp_path)
     async with asyncio.timeout(10):
-        while len(state.connections) > 1:  # noqa: ASYNC110
+        while server.web.server_state.connections:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     writer.close()
 
 
-async def test_an_answer_that_is_taken_slowly_comes_whole(server, monkeypatch):
+async def test_an_answer_that_is_taken_slowly_comes_whole(start, tmp_path, monkeypatch):
     monkeypatch.setattr(transport, "TAKE_LIMIT_S", 1.5)
-    client = await server.join()
-    closed = await client.upload(b"x" * 12_000_000)
-    ticket = client.welcome["media"]["ticket"]
-    reader, writer = await connect(server)
-    path = f"/v1/rooms/ward-7/assets/{closed['asset']}/original?ticket={ticket}"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await reader.readuntil(b"\r\n\r\n")
-    left = 12_000_000
+    _, reader, writer = await asked_for_a_large_file(start, tmp_path)
+    left = LARGE
     while left:
         piece = await reader.read(400_000)
         assert piece

@@ -12,6 +12,7 @@ import msgspec
 from protocol.media import MediaFrame
 from protocol.shapes import Actor
 from server.upload import Claim, claim_path
+from tests.support.scripted_engine import ScriptedEngine
 
 CONTENT = random.Random(6).randbytes(500_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -126,8 +127,10 @@ def leave_claim(server, client, asset: str) -> Path:
     return path
 
 
-async def test_R57_a_committed_asset_is_not_uploaded_again_and_never_fails(server):
+async def test_R57_a_committed_asset_is_not_uploaded_again_and_never_fails(start):
     """After a kill between the commit and the tidying up, an abort made the asset a failed one."""
+    # An engine that looks on and on: one that is away would fail the asset for its own reason.
+    server = await start(ScriptedEngine())
     mei = await server.join()
     asset = (await mei.upload(CONTENT))["asset"]
     leave_claim(server, mei, asset)

@@ -218,7 +218,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     The server keeps observations in the room's log and passes them with each turn, so that an
     engine that was restarted answers as one that was not. `missing` says that perception had not
-    finished when the turn had to go on.
+    finished when the turn had to go on. `picture` is the upright picture in full resolution that
+    perception made, for a model that takes pixels; None when there is none.
     """
 
     media: str
@@ -233,6 +234,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     missing: bool = False
     frames: int = 1
     imaging: Imaging | None = None
+    picture: str | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,8 +283,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     """The prompt is made and scheduled. `prompt` is exactly what the model reads, as text.
 
-    `sight` says what the model was given of the pictures: pixels, text that perception read, or
-    nothing because there was no picture.
+    A picture that is given as pixels stands in it as the one mark of the model's template.
+    `sight` says what the model was given of the pictures: pixels of at least one, only text that
+    perception read, or nothing because there was no picture.
     """
 
     turn: str

@@ -33,6 +33,10 @@ class EngineConfig:
     max_context: int = 0
     max_new_tokens: int = 2048
     kv_budget_bytes: int = 2 << 30
+    # Pictures of one turn that a model with eyes is given as pixels; older ones are read to it.
+    max_pictures: int = 8
+    # Features of pictures that are kept for the next question about them.
+    feature_cache_bytes: int = 256 << 20
     # Finished sessions whose tokens are remembered; their KV is evicted by bytes before that.
     max_sessions: int = 4096
     # A client's screen shows no more than one change a frame; below this deltas are gathered.
@@ -43,12 +47,18 @@ class EngineConfig:
             raise ValueError("model must name a folder or a hub id")
         if self.dtype not in ("bf16", "fp32"):
             raise ValueError(f"dtype must be bf16 or fp32, not {self.dtype!r}")
-        for name in ("max_batch", "max_waiting", "max_step_tokens", "max_new_tokens"):
+        for name in (
+            "max_batch",
+            "max_waiting",
+            "max_step_tokens",
+            "max_new_tokens",
+            "max_pictures",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         if self.max_step_tokens < self.max_batch:
             raise ValueError("max_step_tokens must hold one token of each of max_batch turns")
-        for name in ("threads", "max_context", "delta_interval_s"):
+        for name in ("threads", "max_context", "delta_interval_s", "feature_cache_bytes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         if self.kv_budget_bytes < 1 or self.max_sessions < self.max_batch:

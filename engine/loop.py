@@ -23,19 +23,18 @@ from engine.api import (
     TurnStarted,
 )
 from engine.config import EngineConfig
-from engine.kv.context import Budget, Context, common_prefix
+from engine.kv.context import Budget, Context, common_prefix, whole_spans
 from engine.models.backend import Segment
 from engine.models.loaded import LoadedModel
 from engine.models.sampling import Sampling, choose
 from engine.prompt import Prompt, PromptTooLong
+from engine.prompter import Prompter
 from engine.scheduler import Scheduler, Slice
 from engine.sequence import Sequence, Session, State
+from engine.sight import Sight
 from engine.text.answer import AnswerText
 
 log = logging.getLogger(__name__)
-
-# An answer gets at least what was asked for, but never more than this part of the context.
-ANSWER_SHARE = 4
 
 
 class Loop:
@@ -46,6 +45,11 @@ class Loop:
         self._model = model
         self._scheduler = Scheduler(config.max_batch, config.max_step_tokens)
         self._budget = Budget(config.kv_budget_bytes)
+        self._sight = (
+            Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
+            if model.eyes is not None
+            else None
+        )
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
         self._intake: deque[Callable[[], None]] = deque()
@@ -56,6 +60,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
         limit = model.backend.max_context
         self.max_context = min(limit, config.max_context or limit)
+        self._prompter = Prompter(model, self.max_context)
 
     # -- called from outside --------------------------------------------------------------------
 
@@ -69,6 +74,8 @@ class Loop:
             self._stopping = True
             self._wake.notify()
         self._thread.join()
+        if self._sight is not None:
+            self._sight.stop()
 
     def submit(self, turn: Turn, emit: Callable[[TurnEvent], None]) -> None:
         """Queue a turn. `emit` is called from the loop's thread, last with a terminal event.
@@ -86,6 +93,8 @@ class Loop:
                 self._count("turns_overloaded")
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
+            if self._sight is not None:
+                sequence.sight = self._sight.look(turn, self._wake_up)
         self._call(lambda: self._scheduler.add(sequence))
 
     def cancel(self, turn: str) -> bool:
@@ -127,7 +136,11 @@ class Loop:
             "kv_bytes": float(self._budget.used_bytes),
             "kv_budget_bytes": float(self._budget.limit_bytes),
         }
-        return Stats(gauges=gauges, counters=dict(self._counters))
+        counters = dict(self._counters)
+        if self._sight is not None:
+            gauges["feature_bytes"] = float(self._sight.kept_bytes)
+            counters |= {name: float(n) for name, n in dict(self._sight.counters).items()}
+        return Stats(gauges=gauges, counters=counters)
 
     # -- the thread -----------------------------------------------------------------------------
 
@@ -157,7 +170,9 @@ class Loop:
 
     def _step(self, step: list[Slice]) -> None:
         began = time.monotonic()
-        segments = [Segment(s.sequence.context, s.tokens, s.samples) for s in step]
+        segments = [
+            Segment(s.sequence.context, s.tokens, s.samples, s.sequence.layout) for s in step
+        ]
         try:
             logits = self._model.backend.run(segments)
         # Whatever the model raises concerns the turns of this step, never the engine.
@@ -273,6 +288,10 @@ class Loop:
             self._intake.append(call)
             self._wake.notify()
 
+    def _wake_up(self) -> None:
+        """Look again at who may start."""
+        self._call(lambda: None)
+
     def _take_calls(self) -> None:
         while self._intake:
             call = self._intake.popleft()
@@ -286,7 +305,7 @@ class Loop:
         """Make the prompt, find what is known of it, reserve its KV; False to try again later."""
         session = self._session(sequence.turn)
         try:
-            prompt = sequence.prompt or self._write(sequence.turn, session)
+            prompt = sequence.prompt or self._prompter.write(sequence, session)
         except PromptTooLong:
             self._fail(
                 sequence,
@@ -310,9 +329,14 @@ class Loop:
         return True
 
     def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
+        context = session.context
+        spans = tuple(placed.span for placed in prompt.placed)
         # The last token is always computed: its logits choose the first of the answer.
-        known = min(common_prefix(session.context.tokens, prompt.tokens), len(prompt.tokens) - 1)
-        session.context.crop(known)
+        known = min(common_prefix(context.tokens, prompt.tokens), len(prompt.tokens) - 1)
+        known = whole_spans(known, context.spans, spans)
+        context.crop(known)
+        context.spans = spans
+        sequence.layout = self._prompter.layout(prompt)
         session.is_busy = True
         turn = sequence.turn
         sequence.session, sequence.cached_tokens = session, known
@@ -329,20 +353,9 @@ class Loop:
                 prompt=prompt.text,
                 prompt_tokens=len(prompt.tokens),
                 cached_tokens=known,
-                sight="text" if prompt.seen else "none",
+                sight="pixels" if prompt.placed else "text" if prompt.seen else "none",
             )
         )
-
-    def _write(self, turn: Turn, session: Session) -> Prompt:
-        def spoken(answer: str, text: str) -> tuple[list[int], str] | None:
-            tokens = session.answers.get(answer)
-            if tokens is None:
-                return None
-            whole, rest = self._model.detokenizer.delivered(tokens, text)
-            return tokens[:whole], rest
-
-        room = min(turn.max_new_tokens, self.max_context // ANSWER_SHARE)
-        return self._model.writer.write(turn.messages, spoken, self.max_context - room)
 
     # -- sessions -------------------------------------------------------------------------------
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
 from engine.api import Imaging, LabRow, Message, Seen
+from engine.models.layout import Picture, Placed
 from engine.text.spans import covers
 
 # Short on purpose: the embedded model has 135 million parameters and follows few instructions.
 SYSTEM = (
     "You assist doctors in a medical consultation. Answer the question briefly and precisely. "
-    "Use only values from the lab results; say which are out of range. You cannot see pictures."
+    "Use only values from the lab results; say which are out of range."
 )
+BLIND = "You cannot see pictures."
 
 # Rows that matter first, each a sentence: of a table with a column of flags the embedded model
 # called every value high.
@@ -36,11 +39,24 @@ class PromptTooLong(Exception):
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model reads: `tokens` are those of `text`, earlier answers as they were made."""
+    """What the model reads: `tokens` are those of `text`, earlier answers as they were made.
+
+    `placed` are the pictures among the tokens, in order.
+    """
 
     text: str
     tokens: list[int]
     seen: tuple[Seen, ...]
+    placed: tuple[Placed, ...] = ()
+
+
+class Eyes(Protocol):
+    """What the writer needs of a model that takes pixels (`engine.models.eyes.Eyes`)."""
+
+    mark: str
+    placeholder: int
+
+    def render(self, chat: list[dict[str, object]], *, asks: bool) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -48,30 +64,57 @@ class _Utterance:
     """One message reduced to what is left of it when room is short."""
 
     message: Message
+    pictures: Mapping[str, Picture]
     spoken: bool = True
     text_rows: bool = True
+
+    def parts(self) -> list[str | Picture]:
+        """The content: pictures first, then what was read and said."""
+        shown = [self.pictures[s.media] for s in self.message.seen if s.media in self.pictures]
+        return [*shown, *filter(None, [_user_content(self)])]
+
+
+@dataclass
+class _Said:
+    """One message of the chat that the template gets."""
+
+    role: str
+    parts: list[str | Picture]
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(part for part in self.parts if isinstance(part, str))
 
 
 class PromptWriter:
     """Renders conversations for one tokenizer and its chat template."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, eyes: Eyes | None = None) -> None:
         self._tokenizer = tokenizer
+        self._eyes = eyes
         specials = {str(token) for token in tokenizer.all_special_tokens}
         specials |= {str(entry) for entry in tokenizer.added_tokens_decoder.values()}
         self._specials = sorted((s for s in specials if len(s) > 1), key=len, reverse=True)
-        self._has_template = bool(getattr(tokenizer, "chat_template", None))
+        self._has_template = eyes is not None or bool(getattr(tokenizer, "chat_template", None))
+        self._takes_system = True
         self._takes_system = self._has_template and self._renders_system()
 
-    def write(self, messages: tuple[Message, ...], spoken: Spoken, limit: int) -> Prompt:
+    def write(
+        self,
+        messages: tuple[Message, ...],
+        spoken: Spoken,
+        limit: int,
+        pictures: Mapping[str, Picture] | None = None,
+    ) -> Prompt:
         """Render so that it fits in `limit` tokens; raises `PromptTooLong` when it cannot.
 
-        Left out in this order, and said so in the prompt: the oldest utterances, then lines of
-        text from pictures and transcripts. Lab rows and the question are never left out.
+        `pictures` are given as pixels, by media id. Left out in this order, and said so in the
+        prompt: the oldest utterances with their pixels, then lines of text from pictures and
+        transcripts, then pixels. Lab rows and the question are never left out.
         """
-        utterances = [_Utterance(message) for message in messages]
+        utterances = [_Utterance(message, pictures or {}) for message in messages]
         prompt = self._render(utterances, spoken)
-        # Every round removes something, so there are at most two rounds a message.
+        # Every round removes something, so there are at most three rounds a message.
         while len(prompt.tokens) > limit:
             shortened = _shorten(utterances, len(prompt.tokens) - limit)
             if shortened is None:
@@ -82,7 +125,7 @@ class PromptWriter:
 
     def _render(self, utterances: list[_Utterance], spoken: Spoken) -> Prompt:
         answers: dict[str, tuple[list[int], str]] = {}
-        chat = [{"role": "system", "content": self._clean(_system(utterances))}]
+        chat = [_Said("system", [self._clean(_system(utterances, self._eyes is None))])]
         for utterance in utterances:
             message = utterance.message
             if message.role == "assistant":
@@ -95,61 +138,79 @@ class PromptWriter:
                     # Replaced below by the tokens themselves.
                     content = f"answer-{uuid.uuid4().hex}"
                     answers[content] = known
-                chat.append({"role": "assistant", "content": content})
+                chat.append(_Said("assistant", [content]))
                 continue
-            content = self._clean(_user_content(utterance))
-            if not content:
+            parts = [p if isinstance(p, Picture) else self._clean(p) for p in utterance.parts()]
+            if not parts:
                 continue
             role = "user" if message.role == "user" else "system"
-            if chat[-1]["role"] == role:
+            if chat[-1].role == role:
                 # Several people may speak before the model; most templates want them to alternate.
-                chat[-1]["content"] += "\n\n" + content
+                chat[-1].parts += parts
             else:
-                chat.append({"role": role, "content": content})
-        continues = chat[-1]["role"] == "assistant"
+                chat.append(_Said(role, parts))
+        continues = chat[-1].role == "assistant"
         text = self._template(chat, continues)
-        seen = tuple(s for u in utterances for s in u.message.seen)
-        return self._tokenize(text, answers, seen)
+        pictures = [part for said in chat for part in said.parts if isinstance(part, Picture)]
+        prompt = self._tokenize(text, answers, pictures)
+        return replace(prompt, seen=tuple(s for u in utterances for s in u.message.seen))
 
     def _tokenize(
-        self, text: str, answers: dict[str, tuple[list[int], str]], seen: tuple[Seen, ...]
+        self, text: str, answers: dict[str, tuple[list[int], str]], pictures: list[Picture]
     ) -> Prompt:
         tokens: list[int] = []
         parts: list[str] = []
+        placed: list[Placed] = []
+        waiting = iter(pictures)
+
+        def read(between: str) -> None:
+            for token in self._encode(between):
+                if self._eyes is None or token != self._eyes.placeholder:
+                    tokens.append(token)
+                    continue
+                picture = next(waiting)
+                placed.append(Placed(len(tokens), picture))
+                tokens.extend(picture.tokens)
+
         for mark, (made, rest) in answers.items():
             before, _, text = text.partition(mark)
-            tokens += self._encode(before)
+            read(before)
             tokens += made
-            if rest:
-                tokens += self._encode(rest)
+            tokens += self._encode(rest)
             parts += [before, self._decode(made) + rest]
         parts.append(text)
-        return Prompt("".join(parts), tokens + self._encode(text), seen)
+        read(text)
+        return Prompt("".join(parts), tokens, (), tuple(placed))
 
-    def _template(self, chat: list[dict[str, str]], continues: bool) -> str:
-        if not self._takes_system and len(chat) > 1 and chat[1]["role"] == "user":
-            first = {"role": "user", "content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
-            chat = [first, *chat[2:]]
+    def _template(self, chat: list[_Said], continues: bool) -> str:
+        if not self._takes_system and len(chat) > 1 and chat[1].role == "user":
+            chat = [_Said("user", chat[0].parts + chat[1].parts), *chat[2:]]
         if not self._has_template:
-            lines = [f"{turn['role']}: {turn['content']}" for turn in chat]
+            lines = [f"{said.role}: {said.text}" for said in chat]
             return "\n".join(lines if continues else [*lines, "assistant:"])
-        text = self._tokenizer.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=not continues
-        )
-        assert isinstance(text, str)
+        if self._eyes is not None:
+            text = self._eyes.render([_shown(said) for said in chat], asks=not continues)
+        else:
+            made = self._tokenizer.apply_chat_template(
+                [{"role": said.role, "content": said.text} for said in chat],
+                tokenize=False,
+                add_generation_prompt=not continues,
+            )
+            assert isinstance(made, str)
+            text = made
         if continues:
             # The answer goes on where it stopped, so what the template puts behind it is cut.
-            content = chat[-1]["content"]
+            content = chat[-1].text
             text = text[: text.rindex(content) + len(content)]
         return text
 
     def _renders_system(self) -> bool:
-        probe = [{"role": "system", "content": "probe"}, {"role": "user", "content": "x"}]
+        probe = [_Said("system", ["probe"]), _Said("user", ["x"])]
         # Templates of models without a system role raise from inside Jinja.
         from jinja2 import TemplateError
 
         try:
-            return "probe" in self._tokenizer.apply_chat_template(probe, tokenize=False)
+            return "probe" in self._template(probe, continues=False)
         except TemplateError:
             return False
 
@@ -180,38 +241,62 @@ def _shorten(utterances: list[_Utterance], excess: int) -> list[_Utterance] | No
         if chars <= 0 and utterance.message.role != "assistant":
             break
         if utterance.spoken:
-            shorter[index] = replace(utterance, spoken=False)
-            chars -= len(utterance.message.text)
+            shorter[index] = replace(utterance, spoken=False, pictures={})
+            chars -= len(utterance.message.text) + 3 * _picture_tokens(utterance)
     for index, utterance in enumerate(shorter):
         if chars <= 0:
             break
-        if utterance.text_rows and any(_texts(seen) for seen in utterance.message.seen):
+        if utterance.text_rows and (texts := _texts(utterance)):
             shorter[index] = replace(utterance, text_rows=False)
-            chars -= sum(len(text) for seen in utterance.message.seen for text in _texts(seen))
+            chars -= sum(len(text) for text in texts)
+    for index, utterance in enumerate(shorter):
+        if chars <= 0:
+            break
+        if _picture_tokens(utterance):
+            shorter[index] = replace(utterance, pictures={})
+            chars -= 3 * _picture_tokens(utterance)
     return None if shorter == utterances else shorter
 
 
-def _texts(seen: Seen) -> list[str]:
-    return [row.text for row in seen.text_rows] + [said.text for said in seen.speech]
+def _picture_tokens(utterance: _Utterance) -> int:
+    pictures = (utterance.pictures.get(seen.media) for seen in utterance.message.seen)
+    return sum(len(picture.tokens) for picture in pictures if picture is not None)
 
 
-def _system(utterances: list[_Utterance]) -> str:
+def _shown(said: _Said) -> dict[str, object]:
+    """One message as templates of models with eyes take it."""
+    shown: list[dict[str, str]] = [{"type": "image"} for p in said.parts if isinstance(p, Picture)]
+    return {"role": said.role, "content": [*shown, {"type": "text", "text": said.text}]}
+
+
+def _texts(utterance: _Utterance) -> list[str]:
+    """What may be left out: text that was heard, or read from pictures that are not shown."""
+    told = [said.text for seen in utterance.message.seen for said in seen.speech]
+    unseen = [seen for seen in utterance.message.seen if seen.media not in utterance.pictures]
+    return told + [row.text for seen in unseen for row in seen.text_rows]
+
+
+def _system(utterances: list[_Utterance], is_blind: bool) -> str:
+    system = f"{SYSTEM} {BLIND}" if is_blind else SYSTEM
     left_out = sum(not utterance.spoken for utterance in utterances)
     if not left_out:
-        return SYSTEM
-    return f"{SYSTEM} The oldest {left_out} messages of the conversation are left out."
+        return system
+    return f"{system} The oldest {left_out} messages of the conversation are left out."
 
 
 def _user_content(utterance: _Utterance) -> str:
     message = utterance.message
-    blocks = [_sheet(seen, utterance.text_rows) for seen in message.seen]
+    blocks = [
+        _sheet(seen, utterance.text_rows, seen.media in utterance.pictures) for seen in message.seen
+    ]
     if utterance.spoken and message.text.strip():
         speaker = f"{message.speaker} asks: " if message.speaker else ""
         blocks.append(f"{speaker}{message.text.strip()}")
     return "\n\n".join(block for block in blocks if block)
 
 
-def _sheet(seen: Seen, with_text: bool) -> str:
+def _sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
+    """What was read from a media item; of a picture that is shown, only what is certain."""
     name = " ".join(seen.name.split()) or "picture"
     lines: list[str] = []
     if seen.speech and with_text:
@@ -221,7 +306,9 @@ def _sheet(seen: Seen, with_text: bool) -> str:
         lines.append(f"The transcript of {name} is left out.")
     boxes = [row.box for row in seen.lab_rows]
     free = [row for row in seen.text_rows if not any(covers(box, row.box) for box in boxes)]
-    if free and with_text:
+    if is_shown:
+        lines.append(f"Picture {name}.")
+    elif free and with_text:
         lines.append(f"Text read from {name}:")
         lines += [" ".join(row.text.split()) for row in free]
     elif free:

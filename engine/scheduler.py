@@ -51,6 +51,9 @@ class Scheduler:
             conversation = _conversation(sequence)
             if conversation in taken:
                 continue
+            if not sequence.is_ready:
+                taken.add(conversation)
+                continue
             if start(sequence):
                 # One that was refused at its start holds up nobody: with no turn running there
                 # would be no later step in which the next one of its session is looked at.

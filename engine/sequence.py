@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.api import Turn, TurnEvent
 from engine.kv.context import Context
+from engine.models.layout import Layout, Picture
 from engine.models.sampling import Sampling
 from engine.prompt import Prompt
 from engine.text.answer import AnswerText
@@ -55,7 +57,10 @@ class Sequence:
     state: State = State.WAITING
     is_cancelled: bool = False
     session: Session | None = None
+    # The turn's pictures, under way; None when it has none or the model takes none.
+    sight: Future[dict[str, Picture]] | None = None
     prompt: Prompt | None = None
+    layout: Layout = field(default_factory=Layout)
     answer: AnswerText | None = None
     cached_tokens: int = 0
     made: list[int] = field(default_factory=list)
@@ -63,6 +68,16 @@ class Sequence:
     started_at: float = 0.0
     first_token_at: float = 0.0
     shown_at: float = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that its prompt needs is there."""
+        return self.sight is None or self.sight.done()
+
+    @property
+    def pictures(self) -> dict[str, Picture]:
+        """What the model is given as pixels, by media id; only of a ready sequence."""
+        return self.sight.result() if self.sight is not None else {}
 
     @property
     def context(self) -> Context:

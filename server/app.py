@@ -135,7 +135,7 @@ class Server:
         routes: list[BaseRoute] = [
             Route("/healthz", self._health.healthz),
             Route("/readyz", self._health.readyz),
-            Route("/metrics", MetricsPage(registry).show),
+            Route("/metrics", MetricsPage(registry, engine).show),
             *pages.routes(),
             WebSocketRoute("/v1/rooms/{room}", self._serve_socket),
             page_route(settings.web_client),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from engine import api
 from protocol.room import RoomState
@@ -12,6 +12,14 @@ from protocol.state import AssetState, TurnState
 from server import translate
 
 MAX_ASSETS = 32
+FULL = 0
+
+
+class Places(Protocol):
+    """Where the files of assets lie (`server.assets.Assets`)."""
+
+    def original(self, sha256: str) -> Path: ...
+    def level(self, asset: str, level: int) -> Path: ...
 
 
 def speaker(by: Actor) -> str:
@@ -44,7 +52,7 @@ def unseen(state: RoomState, assets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def messages(
-    state: RoomState, turn: TurnState, missing: tuple[str, ...], original: Callable[[str], Path]
+    state: RoomState, turn: TurnState, missing: tuple[str, ...], places: Places
 ) -> tuple[api.Message, ...]:
     """The whole conversation up to this question, which comes last.
 
@@ -57,9 +65,9 @@ def messages(
     for earlier in state.turns.values():
         if earlier.seq >= turn.seq or not earlier.text:
             continue
-        said.append(_question(state, earlier, earlier.missing, shown, original))
+        said.append(_question(state, earlier, earlier.missing, shown, places))
         said.append(api.Message(role="assistant", text=earlier.text, turn=earlier.turn))
-    said.append(_question(state, turn, missing, shown, original))
+    said.append(_question(state, turn, missing, shown, places))
     return tuple(said)
 
 
@@ -68,7 +76,7 @@ def _question(
     turn: TurnState,
     missing: tuple[str, ...],
     shown: set[str],
-    original: Callable[[str], Path],
+    places: Places,
 ) -> api.Message:
     seen: list[api.Seen] = []
     for name in turn.assets:
@@ -78,15 +86,17 @@ def _question(
         is_missing = name in missing
         if not is_missing:
             shown.add(name)
-        seen.append(_seen(asset, is_missing, original(asset.sha256)))
+        seen.append(_seen(asset, is_missing, places))
     return api.Message(role="user", text=turn.question, speaker=speaker(turn.by), seen=tuple(seen))
 
 
-def _seen(asset: AssetState, is_missing: bool, path: Path) -> api.Seen:
+def _seen(asset: AssetState, is_missing: bool, places: Places) -> api.Seen:
+    assert asset.sha256 is not None, "only committed assets are part of a question"
+    is_whole = any(level.level == FULL for level in asset.levels)
     return api.Seen(
         media=asset.asset,
         name=asset.name,
-        path=str(path),
+        path=str(places.original(asset.sha256)),
         media_type=asset.media_type,
         width=asset.width,
         height=asset.height,
@@ -96,4 +106,5 @@ def _seen(asset: AssetState, is_missing: bool, path: Path) -> api.Seen:
         missing=is_missing,
         frames=asset.frames,
         imaging=translate.seen_imaging(asset.imaging),
+        picture=str(places.level(asset.asset, FULL)) if is_whole and not is_missing else None,
     )

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.api import Engine, EngineError, Stats
 from server.background import Background
 from server.broker import Broker
 from server.hub import Hub
@@ -105,11 +106,33 @@ class HouseCollector(Collector):
 
 
 class MetricsPage:
-    """`/metrics` over one registry."""
+    """`/metrics` over one registry, and what the engine of this machine says of itself."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, engine: Engine) -> None:
         self._registry = registry
+        self._engine = engine
 
     async def show(self, request: Request) -> Response:
-        """Render the registry in Prometheus' text format."""
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE)
+        """Render everything in Prometheus' text format; an engine that is away says nothing."""
+        text = generate_latest(self._registry)
+        with suppress(EngineError):
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(_EngineCollector(await self._engine.stats()))
+            text += generate_latest(registry)
+        return Response(text, media_type=CONTENT_TYPE)
+
+
+class _EngineCollector(Collector):
+    """One reading of an engine's numbers; every worker asks the same engine."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield its gauges and counters under their own names."""
+        for name, value in sorted(self._stats.gauges.items()):
+            yield GaugeMetricFamily(f"consilium_engine_{name}", "Engine, now", value=value)
+        for name, value in sorted(self._stats.counters.items()):
+            yield CounterMetricFamily(
+                f"consilium_engine_{name}", "Engine, since its start", value=value
+            )

@@ -278,7 +278,7 @@ class Turns:
     def _question(self, state: RoomState, running: _Running) -> tuple[api.Turn, tuple[str, ...]]:
         turn = state.turns[running.turn]
         missing = conversation.unseen(state, turn.assets)
-        said = conversation.messages(state, turn, missing, self._assets.original)
+        said = conversation.messages(state, turn, missing, self._assets)
         question = api.Turn(
             id=running.turn,
             session=running.room,

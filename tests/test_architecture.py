@@ -53,6 +53,7 @@ TESTED_ELSEWHERE = {
     "server/log.py": "a contract: tests/contracts/test_log.py",
     "server/broker.py": "a contract: tests/contracts/test_broker.py",
     "engine/api.py": "a contract: tests/contracts/test_engine.py",
+    "engine/prompter.py": "part of the loop: tests/engine/test_pixels.py, test_loop.py",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
 
@@ -31,12 +32,28 @@ class KVShape:
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
 
+@dataclass(frozen=True)
+class MediaSpan:
+    """Tokens `[start, start + length)` that stand for the media item named by `digest`.
+
+    Their ids say nothing of it: two pictures of one size have the same.
+    """
+
+    digest: bytes
+    start: int
+    length: int
+
+
 class Context:
-    """One session's KV: `tokens` are those whose keys and values are written, in order."""
+    """One session's KV: `tokens` are those whose keys and values are written, in order.
+
+    `spans` say which of them are media; those behind the last token are not written yet.
+    """
 
     def __init__(self, shape: KVShape) -> None:
         self.shape = shape
         self.tokens: list[int] = []
+        self.spans: tuple[MediaSpan, ...] = ()
         self.store: torch.Tensor | None = None
         self.capacity = 0
 
@@ -64,6 +81,7 @@ class Context:
     def release(self) -> None:
         """Give the memory back; the session's next turn computes everything again."""
         self.tokens.clear()
+        self.spans = ()
         self.store, self.capacity = None, 0
 
 
@@ -73,6 +91,17 @@ def common_prefix(left: list[int], right: list[int]) -> int:
     if left[:limit] == right[:limit]:
         return limit
     return next(i for i in range(limit) if left[i] != right[i])
+
+
+def whole_spans(known: int, kept: tuple[MediaSpan, ...], wanted: tuple[MediaSpan, ...]) -> int:
+    """Return how many of `known` equal tokens stand for the same media, no span cut in two."""
+    for have, want in zip_longest(kept, wanted):
+        first = min(span.start for span in (have, want) if span is not None)
+        if first >= known:
+            break
+        if have != want or have.start + have.length > known:
+            return first
+    return known
 
 
 class Budget:

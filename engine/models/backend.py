@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,13 +10,18 @@ import torch.nn.functional as F
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     PreTrainedModel,
 )
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 
 from engine.config import UnsupportedModel
 from engine.kv.context import Context, KVShape
+from engine.models.eyes import takes_pictures
+from engine.models.layout import Features, Layout
 from engine.models.linear import pack
 
 ATTENTION = "consilium_segments"
@@ -28,22 +33,37 @@ REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_att
 
 @dataclass(frozen=True)
 class Segment:
-    """The next tokens of one session in a step: `wants_logits` when its last one is sampled."""
+    """The next tokens of one session in a step: `wants_logits` when its last one is sampled.
+
+    `layout` is that of the prompt which these tokens belong to or go on from.
+    """
 
     context: Context
     tokens: list[int]
     wants_logits: bool
+    layout: Layout = field(default_factory=Layout)
 
 
 class Backend:
-    """A causal transformers model. Not thread-safe: the loop alone calls it."""
+    """A causal or image-text transformers model. Not thread-safe: the loop alone calls it."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         _refuse_unsupported(model)
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
-        model.set_attn_implementation(ATTENTION)
+        self.takes_pictures = takes_pictures(model.config)
+        # A vision tower attends within one picture, by the library's own implementation.
+        model.set_attn_implementation(
+            {"text_config": ATTENTION} if self.takes_pictures else ATTENTION
+        )
         self.model: PreTrainedModel = model.eval()  # type: ignore[no-untyped-call]
+        # A model that says a picture's token shows no picture, and the next prompt would lack one.
+        names = (
+            ("image_token_id", "video_token_id", "audio_token_id") if self.takes_pictures else ()
+        )
+        self._unsaid = [
+            getattr(model.config, name) for name in names if hasattr(model.config, name)
+        ]
         config = model.config.get_text_config(decoder=True)
         head_dim = getattr(config, "head_dim", None)
         self.device = next(model.parameters()).device
@@ -61,9 +81,10 @@ class Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            model, dtype=DTYPES[dtype], output_loading_info=True
-        )
+        kind: Any = AutoModelForCausalLM
+        if takes_pictures(AutoConfig.from_pretrained(model)):
+            kind = AutoModelForImageTextToText
+        loaded: Any = kind.from_pretrained(model, dtype=DTYPES[dtype], output_loading_info=True)
         network, found = loaded
         # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
         if lacking := sorted(found["missing_keys"]):
@@ -79,24 +100,29 @@ class Backend:
         Returns logits [segments that want them, vocabulary], in order. Contexts must have room.
         """
         tokens = [token for segment in segments for token in segment.tokens]
-        positions: list[int] = []
+        positions: list[torch.Tensor] = []
+        pictures: list[Features] = []
         sampled: list[int] = []
+        rows = 0
         for segment in segments:
-            past = segment.context.length
-            positions.extend(range(past, past + len(segment.tokens)))
+            past, rows = segment.context.length, rows + len(segment.tokens)
+            positions.append(segment.layout.positions_of(past, past + len(segment.tokens)))
+            pictures += segment.layout.features_of(past, past + len(segment.tokens))
             if segment.wants_logits:
-                sampled.append(len(positions) - 1)
+                sampled.append(rows - 1)
         output = self.model(
             input_ids=torch.tensor([tokens], device=self.device),
-            position_ids=torch.tensor([positions], device=self.device),
+            position_ids=_side_by_side(positions).to(self.device),
             use_cache=False,
             # An empty index is not accepted everywhere; one spare row costs nothing.
             logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
             consilium_step=_Step(segments),
+            **_encoded(pictures),
         )
         for segment in segments:
             segment.context.tokens.extend(segment.tokens)
         logits: torch.Tensor = output.logits[0]
+        logits[:, self._unsaid] = torch.finfo(logits.dtype).min
         return logits if sampled else logits[:0]
 
     def answers(self) -> bool:
@@ -172,6 +198,27 @@ def _attend(
             enable_gqa=query.shape[1] != key.shape[1],
         )
     return out.transpose(1, 2), None
+
+
+def _side_by_side(positions: list[torch.Tensor]) -> torch.Tensor:
+    """Join positions [axes or 1, tokens] as [1, tokens] or, where any has axes, [axes, 1, tokens].
+
+    A model with several axes takes positions of one alone for text on all of them.
+    """
+    axes = max(len(each) for each in positions)
+    joined = torch.cat([each.expand(axes, -1) for each in positions], dim=1)
+    return joined if axes == 1 else joined[:, None]
+
+
+def _encoded(pictures: list[Features]) -> dict[str, Any]:
+    """Return features as the model's own forward takes them, in the order of their tokens."""
+    if not pictures:
+        return {}
+    output = BaseModelOutputWithPooling()
+    output["pooler_output"] = tuple(p.rows for p in pictures)
+    if pictures[0].deep:
+        output["deepstack_features"] = list(zip(*(p.deep for p in pictures), strict=True))
+    return {"mm_encoder_outputs": {"image": output}}
 
 
 def _no_mask(*args: object, **kwargs: object) -> None:

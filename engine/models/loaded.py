@@ -15,6 +15,7 @@ from engine.api import Message
 from engine.config import EngineConfig, UnsupportedModel
 from engine.embedded import read_manifest
 from engine.models.backend import Backend
+from engine.models.eyes import Eyes
 from engine.prompt import PromptWriter
 from engine.text.detokenize import Detokenizer
 
@@ -24,7 +25,10 @@ MAX_REASON_CHARS = 200
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """What the loop needs; `languages` are those the model knows, None when it says nothing."""
+    """What the loop needs; `languages` are those the model knows, None when it says nothing.
+
+    `eyes` are those of a model that takes pixels.
+    """
 
     name: str
     backend: Backend
@@ -33,6 +37,7 @@ class LoadedModel:
     writer: PromptWriter
     end_tokens: frozenset[int]
     languages: tuple[str, ...] | None
+    eyes: Eyes | None = None
 
     @classmethod
     def load(
@@ -52,11 +57,15 @@ class LoadedModel:
         progress("tokenizer")
         with _said_in_a_sentence(f"the tokenizer of {config.model} cannot be loaded"):
             tokenizer = AutoTokenizer.from_pretrained(config.model)
+        eyes = None
+        if backend.takes_pictures:
+            with _said_in_a_sentence(f"the picture processor of {config.model} cannot be loaded"):
+                eyes = Eyes.load(config.model, backend.model)
         manifest = read_manifest(Path(config.model))
         languages = config.languages or (manifest.languages if manifest else None)
         name = manifest.name if manifest else config.model
         with _said_in_a_sentence(f"the chat template of {config.model} cannot be used"):
-            model = cls.assemble(name, backend, tokenizer, languages)
+            model = cls.assemble(name, backend, tokenizer, languages, eyes)
             question = (Message(role="user", text="?"),)
             model.writer.write(question, lambda turn, text: None, backend.max_context)
         return model
@@ -68,6 +77,7 @@ class LoadedModel:
         backend: Backend,
         tokenizer: PreTrainedTokenizerBase,
         languages: tuple[str, ...] | None,
+        eyes: Eyes | None = None,
     ) -> LoadedModel:
         """Put together a model that is in memory already."""
         return cls(
@@ -75,9 +85,10 @@ class LoadedModel:
             backend=backend,
             tokenizer=tokenizer,
             detokenizer=Detokenizer(tokenizer),
-            writer=PromptWriter(tokenizer),
+            writer=PromptWriter(tokenizer, eyes),
             end_tokens=_end_tokens(backend, tokenizer),
             languages=languages,
+            eyes=eyes,
         )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engine import api
 from protocol.room import RoomState
-from protocol.shapes import Actor, Imaging, LabRow, Rectangle, SpeechRow
+from protocol.shapes import Actor, Imaging, LabRow, Level, Rectangle, SpeechRow
 from protocol.state import AssetState, TurnState
 from server import conversation
 
@@ -36,8 +36,25 @@ def room(assets: list[AssetState], turns: list[TurnState]) -> RoomState:
     return state
 
 
+class Places:
+    def original(self, sha256: str) -> Path:
+        return Path("assets", sha256)
+
+    def level(self, asset: str, level: int) -> Path:
+        return Path("derived", asset, str(level))
+
+
 def said(state: RoomState, last: str, missing: tuple[str, ...] = ()):
-    return conversation.messages(state, state.turns[last], missing, Path)
+    return conversation.messages(state, state.turns[last], missing, Places())
+
+
+def test_a_picture_is_given_in_full_resolution_once_that_level_is_there():
+    small = Level(level=64, width=64, height=48, media_type="image/webp")
+    full = Level(level=0, width=640, height=480, media_type="image/png")
+    whole = replace(asset("a"), levels=(small, full))
+    state = room([whole, replace(asset("b"), levels=(small,))], [turn("t", 5, assets=("a", "b"))])
+    assert [seen.picture for seen in said(state, "t")[0].seen] == ["derived/a/0", None]
+    assert said(state, "t", missing=("a",))[0].seen[0].picture is None
 
 
 def test_people_are_called_by_name_and_department():

@@ -1,0 +1,88 @@
+"""Pictures of waiting turns made ready for the model, beside the loop that decodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from engine.api import Seen, Turn
+from engine.models.layout import Picture
+
+log = logging.getLogger(__name__)
+
+Pictures = dict[str, Picture]
+_Key = tuple[str, int, int]
+
+
+class Looks(Protocol):
+    """What turns a file into a picture (`engine.models.eyes.Eyes`)."""
+
+    def look(self, path: str) -> Picture:
+        """Raise whatever a broken file makes a decoder raise."""
+        ...
+
+
+class Sight:
+    """Looks at the pictures of turns on one thread of its own.
+
+    Features are kept up to `cache_bytes`, the least recently used go first; those that a turn
+    waits for live as long as it does.
+    """
+
+    def __init__(self, eyes: Looks, cache_bytes: int, max_pictures: int) -> None:
+        self._eyes = eyes
+        self._cache_bytes = cache_bytes
+        self._max_pictures = max_pictures
+        self._kept: OrderedDict[_Key, Picture] = OrderedDict()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine-sight")
+        self.counters: Counter[str] = Counter()
+        self.kept_bytes = 0
+
+    def stop(self) -> None:
+        """Give up what waits; returns when the picture in work is done."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def look(self, turn: Turn, done: Callable[[], None]) -> Future[Pictures] | None:
+        """Begin with a turn's pictures, the newest if there are too many; None without any.
+
+        The result holds those that could be read, by media id; `done` is called from any thread.
+        """
+        shown = [seen for message in turn.messages for seen in message.seen if seen.picture]
+        if not shown:
+            return None
+        future = self._thread.submit(self._all, shown[-self._max_pictures :])
+        future.add_done_callback(lambda _: done())
+        return future
+
+    def _all(self, shown: list[Seen]) -> Pictures:
+        return {seen.media: made for seen in shown if (made := self._one(seen)) is not None}
+
+    def _one(self, seen: Seen) -> Picture | None:
+        assert seen.picture is not None, "only seen items with a picture are looked at"
+        try:
+            file = os.stat(seen.picture)
+            key = (seen.picture, file.st_mtime_ns, file.st_size)
+            if key in self._kept:
+                self.counters["picture_hits"] += 1
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            picture = self._eyes.look(seen.picture)
+        # A file may be gone or broken in any way; the turn goes on with what was read of it.
+        except Exception:
+            log.exception("a picture could not be given to the model")
+            self.counters["pictures_failed"] += 1
+            return None
+        self.counters["pictures_encoded"] += 1
+        self._keep(key, picture)
+        return picture
+
+    def _keep(self, key: _Key, picture: Picture) -> None:
+        self._kept[key] = picture
+        self.kept_bytes += picture.features.bytes
+        while self.kept_bytes > self._cache_bytes:
+            _, dropped = self._kept.popitem(last=False)
+            self.kept_bytes -= dropped.features.bytes

@@ -1,0 +1,130 @@
+"""Pictures of waiting turns: kept within a budget, one failure never the turn's."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.api import Message, Seen, Turn
+from engine.models.layout import Features, Picture
+from engine.sight import Sight
+
+
+class CountingEyes:
+    """Makes 1,000 bytes of features a file, and counts how often it had to."""
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def look(self, path: str) -> Picture:
+        self.gate.wait(10)
+        self.looked.append(Path(path).name)
+        if b"broken" in Path(path).read_bytes():
+            raise OSError("broken")
+        return Picture(path.encode(), (9,) * 250, 9, Features(torch.zeros(250, 1)))
+
+
+@pytest.fixture
+def eyes() -> CountingEyes:
+    return CountingEyes()
+
+
+@pytest.fixture
+def sight(eyes):
+    made = Sight(eyes, cache_bytes=2_500, max_pictures=3)
+    yield made
+    eyes.gate.set()
+    made.stop()
+
+
+@pytest.fixture
+def turn(tmp_path):
+    def make(*names: str, content: bytes = b"x") -> Turn:
+        for name in names:
+            (tmp_path / name).write_bytes(content)
+        seen = tuple(
+            Seen(
+                media=name,
+                name=name,
+                path="",
+                media_type="image/png",
+                width=1,
+                height=1,
+                picture=str(tmp_path / name),
+            )
+            for name in names
+        )
+        message = Message(role="user", text="?", seen=seen)
+        return Turn(id="t", session="s", tenant="t", messages=(message,))
+
+    return make
+
+
+def looked(sight: Sight, turn: Turn) -> set[str]:
+    done = threading.Event()
+    future = sight.look(turn, done.set)
+    assert future is not None
+    result = set(future.result(10))
+    assert done.wait(10)
+    return result
+
+
+def test_a_turn_without_pictures_waits_for_nothing(sight, turn):
+    assert sight.look(turn(), lambda: None) is None
+
+
+def test_the_second_question_about_a_picture_computes_nothing(sight, eyes, turn):
+    asked = turn("a")
+    assert looked(sight, asked) == looked(sight, asked) == {"a"}
+    assert eyes.looked == ["a"]
+    assert sight.counters == {"pictures_encoded": 1, "picture_hits": 1}
+
+
+def test_the_least_recently_used_features_go_first_and_the_budget_holds(sight, eyes, turn):
+    a, b, c = turn("a"), turn("b"), turn("c")
+    for asked in (a, b, a, c):
+        looked(sight, asked)
+        assert sight.kept_bytes <= 2_500
+    looked(sight, a)
+    looked(sight, b)
+    assert eyes.looked == ["a", "b", "c", "b"]
+
+
+def test_only_the_newest_pictures_are_given_when_there_are_too_many(sight, turn):
+    assert looked(sight, turn("a", "b", "c", "d")) == {"b", "c", "d"}
+
+
+def test_a_broken_or_missing_file_is_left_out_and_counted(sight, turn, tmp_path):
+    asked = turn("gone", "bad", content=b"broken")
+    (tmp_path / "gone").unlink()
+    assert looked(sight, asked) == set()
+    assert sight.counters["pictures_failed"] == 2
+    # What failed is tried again: the file may have been on its way.
+    (tmp_path / "bad").write_bytes(b"whole now")
+    assert looked(sight, asked) == {"bad"}
+
+
+def test_a_file_that_changed_is_looked_at_again(sight, eyes, turn, tmp_path):
+    asked = turn("a")
+    looked(sight, asked)
+    (tmp_path / "a").write_bytes(b"another picture")
+    looked(sight, asked)
+    assert eyes.looked == ["a", "a"]
+
+
+def test_stopping_ends_what_waits_and_tells_who_waits(sight, eyes, turn):
+    eyes.gate.clear()
+    told = threading.Event()
+    sight.look(turn("a"), lambda: None)
+    waiting = sight.look(turn("b"), told.set)
+    threading.Timer(0.1, eyes.gate.set).start()
+    sight.stop()
+    assert waiting is not None and told.wait(10)
+    with pytest.raises(CancelledError):
+        waiting.result(0)

@@ -1,0 +1,170 @@
+"""Tiny image-text models with random weights and the real processors, as folders to load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForImageTextToText,
+    Idefics3Config,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen3VLConfig,
+    SmolVLMConfig,
+)
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+
+FAMILIES = ("qwen2_5_vl", "qwen3_vl", "smolvlm", "idefics3")
+
+_QWEN_MARKS = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+_SMOL_MARKS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"] + [
+    f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)
+]
+_CORPUS = [
+    "The fasting glucose of the patient is 11.2 mmol/L and out of range.",
+    "Which values are high? Sodium is normal, potassium is low. Look at the picture.",
+]
+_QWEN_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for p in m['content'] %}"
+    "{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ p['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_SMOL_TEMPLATE = (
+    "<|im_start|>{% for m in messages %}{{ m['role'] | capitalize }}:"
+    "{% for p in m['content'] %}{% if p['type'] == 'image' %}<image>"
+    "{% else %}{{ p['text'] }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+_TEXT = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 2048,
+    "initializer_range": 0.2,
+    "tie_word_embeddings": False,
+    "eos_token_id": 2,
+    "bos_token_id": None,
+    "pad_token_id": 0,
+}
+_MROPE = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+
+
+def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of a few hundred tokens with the family's marks and template."""
+    is_qwen = family.startswith("qwen")
+    marks = _QWEN_MARKS if is_qwen else _SMOL_MARKS
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>", *marks],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(_CORPUS, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token="<|im_end|>",
+        unk_token="<|endoftext|>",
+        pad_token="<|endoftext|>",
+    )
+    tokenizer.chat_template = _QWEN_TEMPLATE if is_qwen else _SMOL_TEMPLATE
+    return tokenizer
+
+
+def tiny_vision_model(family: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    """A random model whose choices are far from ties, and in which every picture token counts."""
+    torch.manual_seed(11)
+    model = AutoModelForImageTextToText.from_config(_config(family, tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight.mul_(16)
+        # What ends an answer early or is no text is never chosen.
+        model.lm_head.weight[: 3 + len(_marks(family))] = 0
+        # Bytes that are no characters would make answers whose text is not all of their tokens.
+        for token in range(len(tokenizer)):
+            if not tokenizer.decode([token]).isascii():
+                model.lm_head.weight[token] = 0
+        for name, weight in model.named_parameters():
+            # At the scale of the text's embeddings, so that pixels matter.
+            if "visual" in name or "vision_model" in name or "connector" in name:
+                weight.mul_(1 if weight.ndim < 2 else 4)
+    return model.eval()
+
+
+def save_tiny_vision(family: str, folder: Path) -> Path:
+    """Write such a model with its tokenizer and picture processor; returns the folder."""
+    tokenizer = tiny_tokenizer(family)
+    tiny_vision_model(family, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    _image_processor(family).save_pretrained(folder)
+    if not family.startswith("qwen"):
+        (folder / "processor_config.json").write_text(json.dumps({"image_seq_len": 16}))
+    return folder
+
+
+def _marks(family: str) -> list[str]:
+    return _QWEN_MARKS if family.startswith("qwen") else _SMOL_MARKS
+
+
+def _image_processor(family: str) -> Any:
+    if family == "qwen2_5_vl":
+        return Qwen2VLImageProcessorPil(min_pixels=56 * 56, max_pixels=28 * 28 * 48)
+    if family == "qwen3_vl":
+        pixels = {"min_pixels": 64 * 64, "max_pixels": 32 * 32 * 48}
+        return Qwen2VLImageProcessorPil(patch_size=16, **pixels)
+    kind = SmolVLMImageProcessorPil if family == "smolvlm" else Idefics3ImageProcessorPil
+    return kind(
+        size={"longest_edge": 128}, max_image_size={"longest_edge": 64}, do_image_splitting=True
+    )
+
+
+def _config(family: str, tokenizer: PreTrainedTokenizerFast) -> Any:
+    ids = tokenizer.convert_tokens_to_ids
+    text = {**_TEXT, "vocab_size": len(tokenizer)}
+    if family.startswith("qwen"):
+        shared = {
+            "image_token_id": ids("<|image_pad|>"),
+            "video_token_id": ids("<|video_pad|>"),
+            "vision_start_token_id": ids("<|vision_start|>"),
+            "vision_end_token_id": ids("<|vision_end|>"),
+            "tie_word_embeddings": False,
+        }
+        text["rope_parameters"] = _MROPE
+        vision = {"depth": 3, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2}
+        vision |= {"out_hidden_size": 64, "initializer_range": 0.2}
+        if family == "qwen2_5_vl":
+            vision |= {"window_size": 56, "fullatt_block_indexes": [1]}
+            return Qwen2_5_VLConfig(text_config=text, vision_config=vision, **shared)
+        vision |= {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64}
+        text["rope_parameters"] = {**_MROPE, "mrope_interleaved": True}
+        return Qwen3VLConfig(text_config=text, vision_config=vision, **shared)
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 64,
+        "patch_size": 8,
+        "initializer_range": 0.2,
+    }
+    kind = SmolVLMConfig if family == "smolvlm" else Idefics3Config
+    return kind(
+        text_config={"model_type": "llama", **text},
+        vision_config=vision,
+        scale_factor=2,
+        image_token_id=ids("<image>"),
+        tie_word_embeddings=False,
+        pad_token_id=0,
+    )

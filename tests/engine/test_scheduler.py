@@ -1,5 +1,7 @@
 """Who gets a slot, in which order, and what one step computes."""
 
+from concurrent.futures import Future
+
 from engine.api import Message, Turn
 from engine.models.sampling import Sampling
 from engine.scheduler import MAX_BYPASSES, Scheduler
@@ -84,3 +86,18 @@ def test_a_turn_refused_at_its_start_does_not_hold_up_the_next_of_its_session():
 
     scheduler.admit(begin)
     assert running(scheduler) == ["b"]
+
+
+def test_a_turn_whose_pictures_are_not_ready_holds_up_its_own_session_alone():
+    scheduler = Scheduler(max_batch=4, max_step_tokens=64)
+    first, second = waiting("a", "s"), waiting("b", "s")
+    first.sight = Future()
+    others = [waiting(f"o{n}") for n in range(3)]
+    for sequence in (first, second, *others):
+        scheduler.add(sequence)
+    for _ in range(2 * MAX_BYPASSES):
+        scheduler.admit(start)
+    assert running(scheduler) == ["o0", "o1", "o2"]
+    first.sight.set_result({})
+    scheduler.admit(start)
+    assert running(scheduler) == ["o0", "o1", "o2", "a"]

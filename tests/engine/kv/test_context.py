@@ -2,7 +2,15 @@
 
 import torch
 
-from engine.kv.context import GRAIN, Budget, Context, KVShape, common_prefix
+from engine.kv.context import (
+    GRAIN,
+    Budget,
+    Context,
+    KVShape,
+    MediaSpan,
+    common_prefix,
+    whole_spans,
+)
 
 SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.float32, device=torch.device("cpu"))
 UNIT = GRAIN * SHAPE.token_bytes
@@ -62,3 +70,17 @@ def test_the_common_prefix_ends_at_the_first_difference():
     assert common_prefix([1, 2, 3], [1, 2, 4]) == 2
     assert common_prefix([1, 2], [1, 2, 3]) == 2
     assert common_prefix([], [1]) == 0
+
+
+def test_known_tokens_end_where_the_media_differ_and_never_inside_a_span():
+    one, same = MediaSpan(b"one", 3, 4), MediaSpan(b"one", 3, 4)
+    assert whole_spans(10, (), ()) == 10
+    assert whole_spans(10, (one,), (same,)) == 10
+    assert whole_spans(10, (one,), (MediaSpan(b"two", 3, 4),)) == 3
+    assert whole_spans(10, (one,), (MediaSpan(b"one", 4, 4),)) == 3
+    # Only one of the two has a picture there.
+    assert whole_spans(10, (one,), ()) == whole_spans(10, (), (one,)) == 3
+    # The context was cut inside the picture; what lies behind the known tokens does not matter.
+    assert whole_spans(5, (one,), (same,)) == 3
+    assert whole_spans(3, (one,), (MediaSpan(b"two", 3, 4),)) == 3
+    assert whole_spans(20, (one, MediaSpan(b"a", 12, 2)), (same, MediaSpan(b"b", 12, 2))) == 12

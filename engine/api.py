@@ -69,6 +69,9 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
     `declared_type` is what the sender said it is: reported when it lies, never obeyed — but for
     raw samples, which say nothing of themselves: "audio/pcm;rate=48000;channels=1" is 16-bit
     little-endian. Fed bytes of an "audio/…" type are listened to as they come.
+
+    A camera (`is_camera`, no path) is fed whole JPEG stills, of which the newest is looked at; its
+    keyframes are numbered from `first_frame` on.
     """
 
     id: str
@@ -77,6 +80,8 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     derived_dir: str
     declared_type: str | None = None
+    is_camera: bool = False
+    first_frame: int = 0
 
 
 class Imaging(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +108,7 @@ class Detected(msgspec.Struct, frozen=True, kw_only=True, tag="detected"):
     `width` and `height` are those of the oriented picture, 0 for sound. `mismatch` is true when
     the declared type differs from the detected one. Of a medical image, `imaging` says more, and
     `derived_dir/frames/<n>` is complete for each n below `done` of `Progress` "frames".
-    `duration_s` is that of a recording: its samples by its rate.
+    `duration_s` is that of a recording (its samples by its rate) or of a video.
     """
 
     media: str
@@ -132,14 +137,50 @@ class LevelReady(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
     media_type: str
 
 
+class Keyframe(msgspec.Struct, frozen=True, kw_only=True, tag="keyframe"):
+    """A still of a video or camera lies at `path`, an upright JPEG, complete and readable.
+
+    `pts_us` is its presentation time: from a video's beginning, or by a camera's own clock. `like`
+    names an earlier keyframe that shows the same, whose rows are also those of this one.
+    """
+
+    media: str
+    frame: int
+    pts_us: int
+    path: str
+    width: int
+    height: int
+    like: int | None = None
+
+
+class Stills(msgspec.Struct, frozen=True, kw_only=True, tag="stills"):
+    """How a camera does, since it was opened: stills looked at, passed over and refused.
+
+    `age_s` is how long the newest one had waited when it was looked at; `code` says why the last
+    one was refused, None when it was not.
+    """
+
+    media: str
+    taken: int
+    dropped: int
+    refused: int
+    age_s: float
+    code: EngineCode | None = None
+
+
 class TextRow(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
-    """One piece of text as the recogniser read it; `score` is 0 to 1."""
+    """One piece of text as the recogniser read it; `score` is 0 to 1.
+
+    Of a video or camera it was read on keyframe `frame`, at `pts_us`.
+    """
 
     media: str
     id: str
     box: Box
     text: str
     score: float
+    frame: int = 0
+    pts_us: int | None = None
 
 
 Flag = Literal["low", "normal", "high", "abnormal", "unknown"]
@@ -151,7 +192,8 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
     when either cannot be parsed with certainty, or when a value that a lost decimal point could
     have made abnormal is read differently at a second look. `box` covers the row, `cells` the
-    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`).
+    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`). `frame` and `pts_us` are as
+    in `TextRow`.
     """
 
     media: str
@@ -167,6 +209,8 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     high: float | None = None
     cells: dict[str, Box] = {}
     score: float = 1.0
+    frame: int = 0
+    pts_us: int | None = None
 
 
 class Speech(msgspec.Struct, frozen=True, kw_only=True, tag="speech"):
@@ -207,7 +251,18 @@ class MediaFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     message: str
 
 
-Observation = Detected | LevelReady | TextRow | LabRow | Speech | Progress | Completed | MediaFailed
+Observation = (
+    Detected
+    | LevelReady
+    | Keyframe
+    | Stills
+    | TextRow
+    | LabRow
+    | Speech
+    | Progress
+    | Completed
+    | MediaFailed
+)
 
 
 # -- turns ---------------------------------------------------------------------------------------
@@ -218,8 +273,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     The server keeps observations in the room's log and passes them with each turn, so that an
     engine that was restarted answers as one that was not. `missing` says that perception had not
-    finished when the turn had to go on. `picture` is the upright picture in full resolution that
-    perception made, for a model that takes pixels; None when there is none.
+    finished when the turn had to go on. `pictures` are upright pictures that perception made, for a
+    model that takes pixels: one of a still, several of a video. `duration_s` is 0 for a still.
     """
 
     media: str
@@ -234,7 +289,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     missing: bool = False
     frames: int = 1
     imaging: Imaging | None = None
-    picture: str | None = None
+    pictures: tuple[str, ...] = ()
+    duration_s: float = 0.0
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

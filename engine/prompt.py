@@ -64,13 +64,13 @@ class _Utterance:
     """One message reduced to what is left of it when room is short."""
 
     message: Message
-    pictures: Mapping[str, Picture]
+    pictures: Mapping[str, tuple[Picture, ...]]
     spoken: bool = True
     text_rows: bool = True
 
     def parts(self) -> list[str | Picture]:
         """The content: pictures first, then what was read and said."""
-        shown = [self.pictures[s.media] for s in self.message.seen if s.media in self.pictures]
+        shown = [p for seen in self.message.seen for p in self.pictures.get(seen.media, ())]
         return [*shown, *filter(None, [_user_content(self)])]
 
 
@@ -104,7 +104,7 @@ class PromptWriter:
         messages: tuple[Message, ...],
         spoken: Spoken,
         limit: int,
-        pictures: Mapping[str, Picture] | None = None,
+        pictures: Mapping[str, tuple[Picture, ...]] | None = None,
     ) -> Prompt:
         """Render so that it fits in `limit` tokens; raises `PromptTooLong` when it cannot.
 
@@ -259,8 +259,8 @@ def _shorten(utterances: list[_Utterance], excess: int) -> list[_Utterance] | No
 
 
 def _picture_tokens(utterance: _Utterance) -> int:
-    pictures = (utterance.pictures.get(seen.media) for seen in utterance.message.seen)
-    return sum(len(picture.tokens) for picture in pictures if picture is not None)
+    shown = (utterance.pictures.get(seen.media, ()) for seen in utterance.message.seen)
+    return sum(len(picture.tokens) for pictures in shown for picture in pictures)
 
 
 def _shown(said: _Said) -> dict[str, object]:

@@ -58,7 +58,7 @@ class Sequence:
     is_cancelled: bool = False
     session: Session | None = None
     # The turn's pictures, under way; None when it has none or the model takes none.
-    sight: Future[dict[str, Picture]] | None = None
+    sight: Future[dict[str, tuple[Picture, ...]]] | None = None
     prompt: Prompt | None = None
     layout: Layout = field(default_factory=Layout)
     answer: AnswerText | None = None
@@ -75,7 +75,7 @@ class Sequence:
         return self.sight is None or self.sight.done()
 
     @property
-    def pictures(self) -> dict[str, Picture]:
+    def pictures(self) -> dict[str, tuple[Picture, ...]]:
         """What the model is given as pixels, by media id; only of a ready sequence."""
         return self.sight.result() if self.sight is not None else {}
 

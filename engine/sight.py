@@ -9,12 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from engine.api import Seen, Turn
+from engine.api import Turn
 from engine.models.layout import Picture
 
 log = logging.getLogger(__name__)
 
-Pictures = dict[str, Picture]
+# By media id: one of a still, several of a video.
+Pictures = dict[str, tuple[Picture, ...]]
 _Key = tuple[str, int, int]
 
 
@@ -51,26 +52,34 @@ class Sight:
 
         The result holds those that could be read, by media id; `done` is called from any thread.
         """
-        shown = [seen for message in turn.messages for seen in message.seen if seen.picture]
+        shown = [
+            (seen.media, path)
+            for message in turn.messages
+            for seen in message.seen
+            for path in seen.pictures
+        ]
         if not shown:
             return None
         future = self._thread.submit(self._all, shown[-self._max_pictures :])
         future.add_done_callback(lambda _: done())
         return future
 
-    def _all(self, shown: list[Seen]) -> Pictures:
-        return {seen.media: made for seen in shown if (made := self._one(seen)) is not None}
+    def _all(self, shown: list[tuple[str, str]]) -> Pictures:
+        made: Pictures = {}
+        for media, path in shown:
+            if (picture := self._one(path)) is not None:
+                made[media] = (*made.get(media, ()), picture)
+        return made
 
-    def _one(self, seen: Seen) -> Picture | None:
-        assert seen.picture is not None, "only seen items with a picture are looked at"
+    def _one(self, path: str) -> Picture | None:
         try:
-            file = os.stat(seen.picture)
-            key = (seen.picture, file.st_mtime_ns, file.st_size)
+            file = os.stat(path)
+            key = (path, file.st_mtime_ns, file.st_size)
             if key in self._kept:
                 self.counters["picture_hits"] += 1
                 self._kept.move_to_end(key)
                 return self._kept[key]
-            picture = self._eyes.look(seen.picture)
+            picture = self._eyes.look(path)
         # A file may be gone or broken in any way; the turn goes on with what was read of it.
         except Exception:
             log.exception("a picture could not be given to the model")

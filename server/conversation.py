@@ -106,5 +106,5 @@ def _seen(asset: AssetState, is_missing: bool, places: Places) -> api.Seen:
         missing=is_missing,
         frames=asset.frames,
         imaging=translate.seen_imaging(asset.imaging),
-        picture=str(places.level(asset.asset, FULL)) if is_whole and not is_missing else None,
+        pictures=(str(places.level(asset.asset, FULL)),) if is_whole and not is_missing else (),
     )

@@ -11,7 +11,8 @@ class PerceptionConfig:
 
     `decode_s` and `read_s` are wall clock for one item inside a worker, from the moment the worker
     took it; `hear_s` and `listen_s` are those of decoding a whole recording and of one piece of
-    it; `feed_idle_s` is how long an item without a path may wait for its next chunk.
+    it; `film_s` is that of decoding a video; `feed_idle_s` is how long an item without a path may
+    wait for its next chunk.
     `max_open` counts items that are waiting or being looked at: one more is answered `overloaded`.
     Raises `ValueError` naming the field that is out of range.
     """
@@ -39,6 +40,13 @@ class PerceptionConfig:
     # Each recording and each open microphone has a decoder of its own, of 46 MB.
     max_hearing: int = 16
     max_sound_s: float = 4 * 3600.0
+    # Videos are decoded two at a time, each by a process of its own.
+    max_films: int = 2
+    max_film_s: float = 2 * 3600.0
+    film_s: float = 1200.0
+    # What a still of a camera may be, and how long one that shows nothing new may stay unsaid.
+    max_still_bytes: int = 8 * 1024 * 1024
+    still_due_s: float = 10.0
     hear_s: float = 300.0
     listen_s: float = 120.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.api import EngineCode, EngineError, Media, Speech
 from engine.perception.config import PerceptionConfig
 from engine.perception.pool import WorkerPool, WorkerProcess
-from engine.perception.sound import RATE, sound_type
+from engine.perception.sound import RATE
 from engine.perception.wire import Answer, Chunk, End, Hear, Heard, Listen, Listened
 
 Publish = Callable[[Answer], None]
@@ -24,10 +24,10 @@ _MIN_PIECE = RATE // 4
 _CHUNK_CPU_S = 30
 
 
-def is_sound(path: str) -> bool:
-    """Whether the file's first bytes are those of a recording."""
+def first_bytes(path: str) -> bytes:
+    """Return enough of a file to tell a recording or video from a picture."""
     with open(path, "rb") as file:
-        return sound_type(file.read(16)) is not None
+        return file.read(16)
 
 
 class Ears:
@@ -74,10 +74,19 @@ class Listening:
         await asyncio.gather(*self._asking, return_exceptions=True)
         await self.recognisers.stop()
 
-    async def listen(self, media: Media, path: str | None, ears: Ears, publish: Publish) -> None:
+    async def listen(
+        self,
+        media: Media,
+        path: str | None,
+        ears: Ears,
+        publish: Publish,
+        *,
+        is_track: bool = False,
+    ) -> None:
         """Publish what is heard, to the end; raises `EngineError`.
 
-        `path` None means that the bytes come through `ears`.
+        `path` None means that the bytes come through `ears`; `is_track`, that moving pictures
+        beside the sound are no mistake.
         """
         if not (Path(self._config.speech_model) / "model.bin").is_file():
             raise EngineError(
@@ -92,12 +101,14 @@ class Listening:
         try:
             track = _Track(media, publish)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._hear(media, path, ears, track))
+                both.create_task(self._hear(media, path, ears, track, is_track))
                 both.create_task(self._write_down(track))
         finally:
             self.hearing -= 1
 
-    async def _hear(self, media: Media, path: str | None, ears: Ears, track: _Track) -> None:
+    async def _hear(
+        self, media: Media, path: str | None, ears: Ears, track: _Track, is_track: bool
+    ) -> None:
         config, is_fed = self._config, path is None
         # Two threads burn two seconds in one.
         cpu_s = _CHUNK_CPU_S if is_fed else 2 * math.ceil(config.hear_s) + 1
@@ -109,6 +120,7 @@ class Listening:
             max_bytes=config.max_bytes,
             max_sound_s=config.max_sound_s,
             cpu_s=cpu_s,
+            is_track=is_track,
         )
         decoder = WorkerProcess("hear", config)
         try:

@@ -16,6 +16,7 @@ from engine.api import (
     Detected,
     EngineCode,
     EngineError,
+    Keyframe,
     LabRow,
     LevelReady,
     Media,
@@ -24,13 +25,15 @@ from engine.api import (
     Progress,
     Speech,
     Stats,
+    Stills,
     TextRow,
 )
 from engine.perception.config import PerceptionConfig
-from engine.perception.listening import Ears, Listening, is_sound
+from engine.perception.listening import Ears, Listening, first_bytes
 from engine.perception.pool import WorkerPool
-from engine.perception.sound import is_live, raw_format
+from engine.perception.sound import is_container, is_live, raw_format, sound_type
 from engine.perception.spool import Spool
+from engine.perception.watching import Mailbox, Watching
 from engine.perception.wire import (
     PIXELS_NAME,
     SAMPLES_NAME,
@@ -45,8 +48,10 @@ from engine.perception.wire import (
 )
 
 # A reader finds at most 1,000 pieces (`ocr.MAX_PIECES`) and each gives at most three observations,
-# so a look that nobody reads holds all it has seen.
-_MAX_UNREAD = 4096
+# so a look that nobody reads holds all it has seen of a picture, or all keyframes of a video and
+# the rows of the first ones: no further keyframe is read above `_FEW_UNREAD`.
+_MAX_UNREAD = 8192
+_FEW_UNREAD = 2048
 
 _log = logging.getLogger(__name__)
 
@@ -57,12 +62,21 @@ class _Look:
     def __init__(self, media: Media) -> None:
         self.media = media
         self.observations: asyncio.Queue[Observation] = asyncio.Queue(_MAX_UNREAD)
+        self.was_read = asyncio.Event()
         self.spool: Spool | None = None
         # Of a microphone: what is fed is listened to as it comes.
         self.ears: Ears | None = None
+        # Of a camera: the newest still that was fed.
+        self.stills: Mailbox | None = None
         self.timings: dict[str, float] = {}
         self.began = time.perf_counter()
         self.task: asyncio.Task[None] | None = None
+
+    async def room(self) -> None:
+        """Wait until few of the observations are unread."""
+        while self.observations.qsize() > _FEW_UNREAD:
+            self.was_read.clear()
+            await self.was_read.wait()
 
     def passed(self, name: str) -> None:
         """Note when something happened first, in seconds since the item was opened."""
@@ -82,6 +96,7 @@ class Perception:
         # One reader: it already uses all the threads it was given.
         self._readers = WorkerPool("read", 1, config)
         self._listening = Listening(config)
+        self._watching = Watching(config, self._decoders)
         self._looks: dict[str, _Look] = {}
         self._counters: Counter[str] = Counter()
 
@@ -122,7 +137,9 @@ class Perception:
                 )
             )
             return self._observations(look)
-        if media.path is None and is_live(media.declared_type):
+        if media.path is None and media.is_camera:
+            look.stills = Mailbox(self._config.max_still_bytes)
+        elif media.path is None and is_live(media.declared_type):
             look.ears = Ears()
         elif media.path is None:
             look.spool = Spool(media.derived_dir, self._config.max_bytes)
@@ -135,11 +152,14 @@ class Perception:
     async def feed(self, media: str, chunk: bytes, pts_us: int) -> None:
         """Add bytes to an item without a path; the place of sound is its count of samples.
 
-        Waits while a microphone's decoder has enough. Bytes for an item that is not open (any
-        more) are dropped and counted: its terminal observation has already said why.
+        Waits while a microphone's decoder has enough. Of a camera `chunk` is a whole still, taken
+        at `pts_us`. Bytes for an item that is not open (any more) are dropped and counted: its
+        terminal observation has already said why.
         """
         look = self._looks.get(media)
-        if look is not None and look.ears is not None:
+        if look is not None and look.stills is not None:
+            look.stills.put(chunk, pts_us)
+        elif look is not None and look.ears is not None:
             await look.ears.write(Chunk(data=chunk))
         elif look is not None and look.spool is not None:
             await look.spool.write(chunk)
@@ -149,7 +169,9 @@ class Perception:
     async def close(self, media: str) -> None:
         """Say that no more bytes come."""
         look = self._looks.get(media)
-        if look is not None and look.ears is not None:
+        if look is not None and look.stills is not None:
+            look.stills.end()
+        elif look is not None and look.ears is not None:
             await look.ears.write(End())
         elif look is not None and look.spool is not None:
             await look.spool.end()
@@ -183,6 +205,7 @@ class Perception:
         try:
             while True:
                 observation = await look.observations.get()
+                look.was_read.set()
                 yield observation
                 if isinstance(observation, Completed | MediaFailed):
                     return
@@ -208,6 +231,10 @@ class Perception:
     async def _steps(self, look: _Look) -> None:
         """Decode, and read the text while the bigger levels are still made."""
         path, publish = look.media.path, partial(self._publish, look)
+        read = partial(self._read, look)
+        if look.stills is not None:
+            await self._watching.watch_camera(look.media, look.stills, publish, read, look.room)
+            return
         if look.ears is not None:
             await self._listening.listen(look.media, None, look.ears, publish)
             return
@@ -215,9 +242,30 @@ class Perception:
             path = await look.spool.complete(self._config.feed_idle_s)
         assert path is not None, "an item without a path has a spool"
         is_raw = raw_format(look.media.declared_type) is not None
-        if is_raw or await asyncio.to_thread(is_sound, path):
+        head = b"" if is_raw else await asyncio.to_thread(first_bytes, path)
+        if is_container(head) and await self._watching.watch_film(
+            look.media, path, publish, read, partial(self._hear_track, look, path), look.room
+        ):
+            return
+        if is_raw or sound_type(head) is not None:
             await self._listening.listen(look.media, path, Ears(), publish)
             return
+        await self._look(look, path)
+
+    async def _hear_track(self, look: _Look, path: str) -> None:
+        """Listen to the sound of a video, whose kind is known already."""
+
+        def publish(answer: Answer) -> None:
+            if not isinstance(answer, Detected):
+                self._publish(look, answer)
+
+        try:
+            await self._listening.listen(look.media, path, Ears(), publish, is_track=True)
+        except EngineError:
+            self._counters["tracks_unheard"] += 1
+            raise
+
+    async def _look(self, look: _Look, path: str) -> None:
         request = Decode(
             media=look.media.id,
             path=path,
@@ -239,18 +287,25 @@ class Perception:
             async with self._decoders.lend() as worker:
                 look.timings |= (await worker.ask(request, self._config.decode_s, take)).timings
 
-    async def _read(self, look: _Look, pixels: Pixels) -> None:
+    async def _read(self, look: _Look, pixels: Pixels | Keyframe) -> None:
         request = Read(media=look.media.id, pixels=pixels, cpu_s=_cpu_s(self._config.read_s))
+
+        def take(answer: Answer) -> None:
+            # How far one keyframe is read says nothing of the video.
+            if isinstance(pixels, Pixels) or not isinstance(answer, Progress):
+                self._publish(look, answer)
+
         async with self._readers.lend() as worker:
-            finished = await worker.ask(
-                request, self._config.read_s, lambda answer: self._publish(look, answer)
-            )
+            finished = await worker.ask(request, self._config.read_s, take)
         look.timings |= finished.timings
 
-    def _publish(self, look: _Look, answer: Answer) -> None:
+    def _publish(self, look: _Look, answer: Answer | Stills) -> None:
         match answer:
-            case Detected() | Progress():
+            case Detected() | Progress() | Stills():
                 pass
+            case Keyframe():
+                self._counters["keyframes"] += 1
+                look.passed("first_keyframe")
             case LevelReady():
                 self._counters["levels"] += 1
                 look.passed("first_level")

@@ -107,6 +107,13 @@ def sound_type(head: bytes) -> str | None:
     return None
 
 
+def is_container(head: bytes) -> bool:
+    """Tell by a file's first bytes (12 or more) whether moving pictures may be in it."""
+    if head[4:8] == b"ftyp":
+        return head[8:12] not in _PICTURE_BRANDS
+    return head[:4] == _EBML or (head[:4] == b"RIFF" and head[8:12] == b"AVI ")
+
+
 def hear(request: Hear, chunks: Callable[[], bytes | None]) -> Iterator[Answer]:
     """Decode to the end; `chunks` gives the bytes that follow a request without a path."""
     began = time.perf_counter()
@@ -201,6 +208,7 @@ class _Decoding:
     def __init__(self, request: Hear, source: BinaryIO | _Fed) -> None:
         self.media_type = ""
         self._source = source
+        self._is_track = request.is_track
         self._raw = raw_format(request.declared_type)
         self._resampler: AudioResampler | None = None
         self._setup: tuple[str, str, int] | None = None
@@ -271,8 +279,8 @@ class _Decoding:
         self._decoded = 0
         try:
             with av.open(self._source, "r", format=_FORMATS[media_type]) as container:
-                if container.streams.video and not _is_cover(container):
-                    raise EngineError(EngineCode.MEDIA_UNSUPPORTED, "Videos are not read here.")
+                if not self._is_track and container.streams.video and not _is_cover(container):
+                    raise EngineError(EngineCode.MEDIA_UNSUPPORTED, "A microphone sends no video.")
                 if not container.streams.audio:
                     raise EngineError(
                         EngineCode.MEDIA_UNSUPPORTED, "There is no sound in this file."

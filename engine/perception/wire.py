@@ -1,7 +1,7 @@
 """What perception and its worker processes say to each other: length-prefixed msgpack frames.
 
 One request at a time per worker. The worker answers `Accepted`, any number of observations (and
-`PixelsReady` when it decodes a picture, `Heard` when it decodes sound), and ends with exactly one
+`PixelsReady` when it decodes a picture, `Tracks` a video, `Heard` sound), and ends with exactly one
 of `Finished` or `MediaFailed`. Behind `Hear` without a path come its bytes as `Chunk`s and `End`.
 """
 
@@ -12,7 +12,16 @@ from typing import BinaryIO
 
 import msgspec
 
-from engine.api import Detected, LabRow, LevelReady, MediaFailed, Progress, Speech, TextRow
+from engine.api import (
+    Detected,
+    Keyframe,
+    LabRow,
+    LevelReady,
+    MediaFailed,
+    Progress,
+    Speech,
+    TextRow,
+)
 
 _LENGTH = struct.Struct(">I")
 
@@ -39,7 +48,7 @@ class Decode(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     cpu_s: int
 
 
-class Pixels(msgspec.Struct, frozen=True, kw_only=True):
+class Pixels(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
     """Upright sRGB pixels at `path`: raw uint8 of shape [height, width, 3]."""
 
     path: str
@@ -48,10 +57,41 @@ class Pixels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
-    """Read the text in `pixels`."""
+    """Read the text in `pixels`, or in a keyframe that the decoder wrote."""
 
     media: str
-    pixels: Pixels
+    pixels: Pixels | Keyframe
+    cpu_s: int
+
+
+class Film(msgspec.Struct, frozen=True, kw_only=True, tag="film"):
+    """Decode the moving pictures in the file `path` to keyframes under `derived_dir`."""
+
+    media: str
+    path: str
+    derived_dir: str
+    declared_type: str | None
+    max_bytes: int
+    max_pixels: int
+    max_film_s: float
+    cpu_s: int
+
+
+class Still(msgspec.Struct, frozen=True, kw_only=True, tag="still"):
+    """Make keyframe `frame` of the JPEG at `path` unless it is like keyframe `last_read`.
+
+    `is_due` makes one even then.
+    """
+
+    media: str
+    path: str
+    derived_dir: str
+    frame: int
+    pts_us: int
+    last_read: int | None
+    is_due: bool
+    max_bytes: int
+    max_pixels: int
     cpu_s: int
 
 
@@ -59,6 +99,7 @@ class Hear(msgspec.Struct, frozen=True, kw_only=True, tag="hear"):
     """Decode sound into a file of 16-bit mono samples at 16 kHz under `derived_dir`.
 
     `path` None means that the bytes follow. `cpu_s` is for the whole file, or for each chunk.
+    `is_track` means that moving pictures beside the sound are somebody else's work.
     """
 
     media: str
@@ -68,6 +109,7 @@ class Hear(msgspec.Struct, frozen=True, kw_only=True, tag="hear"):
     max_bytes: int
     max_sound_s: float
     cpu_s: int
+    is_track: bool = False
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag="chunk"):
@@ -107,6 +149,13 @@ class PixelsReady(msgspec.Struct, frozen=True, kw_only=True, tag="pixels"):
     pixels: Pixels
 
 
+class Tracks(msgspec.Struct, frozen=True, kw_only=True, tag="tracks"):
+    """What a container has."""
+
+    has_pictures: bool
+    has_sound: bool
+
+
 class Heard(msgspec.Struct, frozen=True, kw_only=True, tag="heard"):
     """So many samples lie in the file `samples` now."""
 
@@ -127,16 +176,18 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     timings: dict[str, float]
 
 
-Request = Decode | Read | Hear | Listen
+Request = Decode | Read | Film | Still | Hear | Listen
 Sent = Request | Chunk | End
 Answer = (
     Accepted
     | PixelsReady
+    | Tracks
     | Heard
     | Listened
     | Finished
     | Detected
     | LevelReady
+    | Keyframe
     | TextRow
     | LabRow
     | Speech

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, assert_never
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, assert_never
 
 import msgspec
 
@@ -22,6 +22,7 @@ from engine.api import (
     Detected,
     EngineCode,
     EngineError,
+    Keyframe,
     LabRow,
     MediaFailed,
     Progress,
@@ -35,6 +36,7 @@ from engine.perception.wire import (
     Answer,
     Chunk,
     Decode,
+    Film,
     Finished,
     Hear,
     Listen,
@@ -42,10 +44,13 @@ from engine.perception.wire import (
     PixelsReady,
     Read,
     Request,
+    Still,
     frame,
     next_request,
     next_sent,
 )
+
+Row = TypeVar("Row", TextRow, LabRow)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,6 +102,8 @@ class Worker:
                     yield from look(request)
                 case Read():
                     yield from self._read(request)
+                case Film() | Still():
+                    yield from moving(request)
                 case Hear():
                     yield from hear(request, more)
                 case Listen():
@@ -131,8 +138,6 @@ class Worker:
         began = time.perf_counter()
         timings: dict[str, float] = {}
         # onnxruntime and OpenCV take half a second to load, which only reading needs.
-        import numpy as np
-
         from engine.perception.ocr import TextReader
 
         if self._reader is None:
@@ -143,10 +148,7 @@ class Worker:
                 min_score=self._ocr_min_score,
             )
             timings["ocr_load"] = time.perf_counter() - began
-        source = request.pixels
-        pixels = np.memmap(
-            source.path, dtype=np.uint8, mode="r", shape=(source.height, source.width, 3)
-        )
+        pixels = _pixels(request.pixels)
         pieces = self._reader.find(pixels)
         timings["text_found"] = time.perf_counter() - began
         media, count = request.media, 0
@@ -164,11 +166,13 @@ class Worker:
                     text=piece.text,
                     score=piece.score,
                 )
-                yield row
+                yield _placed(row, request.pixels)
                 texts.append(row)
-                yield from self._settled(sheet.feed(row), texts, pixels)
+                for lab in self._settled(sheet.feed(row), texts, pixels):
+                    yield _placed(lab, request.pixels)
             yield Progress(media=media, stage="ocr", done=done, total=len(pieces))
-        yield from self._settled(sheet.finish(), texts, pixels)
+        for lab in self._settled(sheet.finish(), texts, pixels):
+            yield _placed(lab, request.pixels)
         timings["ocr"] = time.perf_counter() - began
         yield Finished(timings=timings)
 
@@ -188,6 +192,27 @@ class Worker:
             first = [text for text in texts if _covers(text.box, cell)]
             is_sure = bool(first) and self._reader.reads_again(pixels, first[-1])
             yield row if is_sure else msgspec.structs.replace(row, flag="unknown")
+
+
+def _pixels(source: Pixels | Keyframe) -> NDArray[np.uint8]:
+    import numpy as np
+
+    if isinstance(source, Pixels):
+        shape = (source.height, source.width, 3)
+        return np.memmap(source.path, dtype=np.uint8, mode="r", shape=shape)
+    from PIL import Image
+
+    with Image.open(source.path) as picture:
+        return np.asarray(picture.convert("RGB"))
+
+
+def _placed(row: Row, source: Pixels | Keyframe) -> Row:
+    """Tie a row that was read on a keyframe to it; its id is the same at every look."""
+    if isinstance(source, Pixels):
+        return row
+    rest = row.id.removeprefix(source.media)
+    row_id = f"{source.media}.{source.frame}{rest}"
+    return msgspec.structs.replace(row, id=row_id, frame=source.frame, pts_us=source.pts_us)
 
 
 def _covers(box: Box, cell: Box) -> bool:
@@ -245,9 +270,26 @@ def decode(request: Decode) -> Iterator[Answer]:
     yield Finished(timings=timings)
 
 
+def moving(request: Film | Still) -> Iterator[Answer]:
+    """Decode a video, or one still of a camera."""
+    # PyAV stays out of the process that only decodes pictures until a video comes.
+    if isinstance(request, Film):
+        from engine.perception.film import film
+
+        yield from film(request)
+    else:
+        from engine.perception.stills import still
+
+        yield from still(request)
+
+
 def hear(request: Hear, more: BinaryIO) -> Iterator[Answer]:
     """Decode sound, whole or as its bytes come."""
     from engine.perception import sound
+    from engine.perception.detect import check_size
+
+    if request.path is not None:
+        check_size(request.path, request.max_bytes)
 
     def next_chunk() -> bytes | None:
         sent = next_sent(more)

@@ -67,7 +67,7 @@ def seen(media: str, path: str, size: tuple[int, int], **more: object) -> Seen:
         media_type="image/png",
         width=size[0],
         height=size[1],
-        picture=path,
+        pictures=(path,),
         **more,
     )
 
@@ -83,7 +83,7 @@ def about(turn: str, *messages: Message, session: str = "s", **settings: object)
 
 def inputs_of(pair: Pair, text: str, pictures: list[Seen]) -> dict[str, torch.Tensor]:
     """What the family's own processor makes of a prompt and its pictures."""
-    images = [Image.open(seen.picture).convert("RGB") for seen in pictures]
+    images = [Image.open(seen.pictures[0]).convert("RGB") for seen in pictures]
     made = pair.model.eyes.processor(
         images=images or None, text=[text], add_special_tokens=False, return_tensors="pt"
     )
@@ -190,7 +190,7 @@ async def test_E02_another_picture_of_the_same_size_is_never_taken_for_the_first
     one, two = picture(1), picture(6)
     async with make_engine(pair.model) as engine:
         first = await answer(engine, about("t1", asked("What is this?", one)))
-        other = seen("a1", two.picture, (150, 100))
+        other = seen("a1", two.pictures[0], (150, 100))
         second = await answer(engine, about("t2", asked("What is this?", other)))
         again = await answer(engine, about("t3", asked("What is this?", one)))
     expected, _ = generated(pair, inputs_of(pair, second[0].prompt, [two]))
@@ -241,7 +241,7 @@ async def test_lab_rows_stand_beside_pixels_and_free_text_does_not(qwen, picture
         flag="high",
     )
     text = TextRow(media="a1", id="r2", box=Box(1, 40, 50, 9), text="Ward seven", score=0.9)
-    full = seen("a1", shown.picture, (150, 100), lab_rows=(row,), text_rows=(text,))
+    full = seen("a1", shown.pictures[0], (150, 100), lab_rows=(row,), text_rows=(text,))
     async with make_engine(qwen.model) as engine:
         events = await answer(engine, about("t", asked("What?", full)))
     assert "Glucose 11.2 mmol/L is high" in events[0].prompt
@@ -278,7 +278,7 @@ async def test_pixels_are_left_out_when_they_do_not_fit_and_the_text_comes_in(
     qwen, picture, make_engine
 ):
     text = TextRow(media="a1", id="r2", box=Box(1, 40, 50, 9), text="Ward seven", score=0.9)
-    shown = seen("a1", picture(1, (300, 260)).picture, (300, 260), text_rows=(text,))
+    shown = seen("a1", picture(1, (300, 260)).pictures[0], (300, 260), text_rows=(text,))
     turn = about("t", asked("Why? " * 20, shown), max_new_tokens=8)
     async with make_engine(qwen.model) as engine:
         whole = (await answer(engine, turn))[0]

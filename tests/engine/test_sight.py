@@ -56,7 +56,7 @@ def turn(tmp_path):
                 media_type="image/png",
                 width=1,
                 height=1,
-                picture=str(tmp_path / name),
+                pictures=(str(tmp_path / name),),
             )
             for name in names
         )

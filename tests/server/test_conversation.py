@@ -53,8 +53,8 @@ def test_a_picture_is_given_in_full_resolution_once_that_level_is_there():
     full = Level(level=0, width=640, height=480, media_type="image/png")
     whole = replace(asset("a"), levels=(small, full))
     state = room([whole, replace(asset("b"), levels=(small,))], [turn("t", 5, assets=("a", "b"))])
-    assert [seen.picture for seen in said(state, "t")[0].seen] == ["derived/a/0", None]
-    assert said(state, "t", missing=("a",))[0].seen[0].picture is None
+    assert [seen.pictures for seen in said(state, "t")[0].seen] == [("derived/a/0",), ()]
+    assert said(state, "t", missing=("a",))[0].seen[0].pictures == ()
 
 
 def test_people_are_called_by_name_and_department():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec.structs import replace
 from transformers import PreTrainedTokenizerBase
 
-from engine.api import Imaging, LabRow, Message, Seen
+from engine.api import Imaging, LabRow, Message, Seen, TextRow
 from engine.models.layout import Picture, Placed
 from engine.text.spans import covers
 
@@ -153,7 +155,9 @@ class PromptWriter:
         text = self._template(chat, continues)
         pictures = [part for said in chat for part in said.parts if isinstance(part, Picture)]
         prompt = self._tokenize(text, answers, pictures)
-        return replace(prompt, seen=tuple(s for u in utterances for s in u.message.seen))
+        return dataclasses.replace(
+            prompt, seen=tuple(s for u in utterances for s in u.message.seen)
+        )
 
     def _tokenize(
         self, text: str, answers: dict[str, tuple[list[int], str]], pictures: list[Picture]
@@ -241,19 +245,19 @@ def _shorten(utterances: list[_Utterance], excess: int) -> list[_Utterance] | No
         if chars <= 0 and utterance.message.role != "assistant":
             break
         if utterance.spoken:
-            shorter[index] = replace(utterance, spoken=False, pictures={})
+            shorter[index] = dataclasses.replace(utterance, spoken=False, pictures={})
             chars -= len(utterance.message.text) + 3 * _picture_tokens(utterance)
     for index, utterance in enumerate(shorter):
         if chars <= 0:
             break
         if utterance.text_rows and (texts := _texts(utterance)):
-            shorter[index] = replace(utterance, text_rows=False)
+            shorter[index] = dataclasses.replace(utterance, text_rows=False)
             chars -= sum(len(text) for text in texts)
     for index, utterance in enumerate(shorter):
         if chars <= 0:
             break
         if _picture_tokens(utterance):
-            shorter[index] = replace(utterance, pictures={})
+            shorter[index] = dataclasses.replace(utterance, pictures={})
             chars -= 3 * _picture_tokens(utterance)
     return None if shorter == utterances else shorter
 
@@ -297,6 +301,31 @@ def _user_content(utterance: _Utterance) -> str:
 
 def _sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
     """What was read from a media item; of a picture that is shown, only what is certain."""
+    rows: tuple[TextRow | LabRow, ...] = (*seen.text_rows, *seen.lab_rows)
+    moments = sorted({(r.frame, r.pts_us) for r in rows if r.pts_us is not None})
+    if not moments:
+        return _still_sheet(seen, with_text, is_shown)
+    # A video is a picture for each moment at which something was read, its sound first.
+    parts = [replace(seen, text_rows=(), lab_rows=())] if seen.speech else []
+    for frame, pts_us in moments:
+        parts.append(
+            replace(
+                seen,
+                name=f"{seen.name} at {_clock(pts_us or 0)}",
+                text_rows=tuple(row for row in seen.text_rows if row.frame == frame),
+                lab_rows=tuple(row for row in seen.lab_rows if row.frame == frame),
+                speech=(),
+            )
+        )
+    return "\n\n".join(_still_sheet(part, with_text, is_shown) for part in parts)
+
+
+def _clock(pts_us: int) -> str:
+    minutes, seconds = divmod(pts_us // 1_000_000, 60)
+    return f"{minutes}:{seconds:02}"
+
+
+def _still_sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
     name = " ".join(seen.name.split()) or "picture"
     lines: list[str] = []
     if seen.speech and with_text:
@@ -326,6 +355,8 @@ def _sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
         lines.append(f"Medical image {name}: {', '.join(_imaging_parts(seen, seen.imaging))}.")
     if seen.missing:
         lines.append(f"{name} was not read to its end.")
+    if not lines and seen.media_type.startswith("video/"):
+        lines.append(f"Video {name} ({seen.duration_s:.0f} s): no text was found in it.")
     if not lines and seen.media_type.startswith("audio/"):
         lines.append(f"Recording {name}: no speech was found in it.")
     if not lines:

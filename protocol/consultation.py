@@ -18,6 +18,7 @@ from protocol.base import ClientMessage, ServerMessage
 from protocol.codec import decode_client, encode
 from protocol.errors import BadMessage, ErrorCode
 from protocol.events import Event
+from protocol.filming import Camera
 from protocol.joining import AnswerFailed, Disconnected, FellBehind
 from protocol.outflow import Kind, Outflow
 from protocol.recording import Microphone
@@ -147,12 +148,13 @@ class Consultation:
         severity: Severity = "note",
         observation: str | None = None,
         frame: int = 0,
+        pts_us: int | None = None,
         mark: str | None = None,
     ) -> int:
         """Make a mark, with the id `mark` if given, and return its event's number."""
         annotation = Annotation(
             id=mark if mark is not None else self._link.new_id(),
-            target=Target(asset=asset, frame=frame),
+            target=Target(asset=asset, frame=frame, pts_us=pts_us),
             shape=shape,
             label=label,
             severity=severity,
@@ -261,9 +263,18 @@ class Consultation:
         )
         return Microphone(flow, self._link, self._link.uploads)
 
+    def camera(self, *, name: str = "Camera") -> Camera:
+        """Send JPEG stills, the newest of which is looked at: `async with room.camera() as c:`."""
+        flow = Outflow(name=name, media_type="image/jpeg", kind="camera", is_whole=False)
+        return Camera(flow, self._link, self._link.uploads)
+
     async def fetch_level(self, asset: str, level: int) -> bytes:
         """Fetch one resolution of a picture; 0 is full size. Raises `httpx.HTTPError`."""
         return await self._link.fetch(f"{self._assets_base}/{asset}/levels/{level}")
+
+    async def fetch_frame(self, asset: str, frame: int) -> bytes:
+        """Fetch a keyframe of a video or camera, or a frame of a medical image."""
+        return await self._link.fetch(f"{self._assets_base}/{asset}/frames/{frame}")
 
     async def fetch_original(self, asset: str) -> bytes:
         """Fetch the bytes as they were uploaded. Raises `httpx.HTTPError`."""

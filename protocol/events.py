@@ -12,6 +12,7 @@ from protocol.shapes import (
     Actor,
     Annotation,
     Imaging,
+    Keyframe,
     Level,
     ObservedRow,
     Shape,
@@ -37,7 +38,7 @@ class Event(ServerMessage, frozen=True, kw_only=True):
 
 
 class AssetOpened(Event, tag="asset.opened", frozen=True, kw_only=True):
-    """An upload began. `media_type` is what a microphone sends."""
+    """An upload began. `media_type` is what a microphone or camera sends."""
 
     asset: str
     name: str
@@ -59,7 +60,7 @@ class AssetDetected(Event, tag="asset.detected", frozen=True, kw_only=True):
 
     With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
     be fetched one by one.
-    `duration_s` is that of a recording, whose `width` and `height` are 0.
+    `duration_s` is that of a recording, whose `width` and `height` are 0, or of a video.
     """
 
     asset: str
@@ -80,6 +81,13 @@ class AssetLevel(Event, tag="asset.level", frozen=True, kw_only=True):
     level: Level
 
 
+class AssetKeyframe(Event, tag="asset.keyframe", frozen=True, kw_only=True):
+    """One more still of a video or camera can be fetched, at `{base}/{asset}/frames/{frame}`."""
+
+    asset: str
+    keyframe: Keyframe
+
+
 class AssetObserved(Event, tag="asset.observed", frozen=True, kw_only=True):
     """Rows that were read since the last of these."""
 
@@ -88,7 +96,7 @@ class AssetObserved(Event, tag="asset.observed", frozen=True, kw_only=True):
 
 
 class AssetRead(Event, tag="asset.read", frozen=True, kw_only=True):
-    """Perception is done with the asset. Times in seconds."""
+    """Perception is done with the asset; of a camera, it has ended. Times in seconds."""
 
     asset: str
     timings: dict[str, float] = {}
@@ -212,6 +220,7 @@ AnyEvent = (
     | AssetCommitted
     | AssetDetected
     | AssetLevel
+    | AssetKeyframe
     | AssetObserved
     | AssetRead
     | AssetFailed

@@ -16,7 +16,7 @@ blocks a small message behind it.
 from __future__ import annotations
 
 import struct
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 import msgspec
 
@@ -37,8 +37,18 @@ class MediaKind(IntEnum):
     MICROPHONE = 3
 
 
+class Flags(IntFlag):
+    """What a frame says beside its payload."""
+
+    LAST_OF_STILL = 1
+    """The camera's still that has this frame's time is whole with it."""
+
+
 class MediaFrame(msgspec.Struct, frozen=True):
-    """One chunk of one stream. `sequence` counts chunks from 0; `pts_us` is 0 for files."""
+    """One chunk of one stream. `sequence` counts chunks from 0; `pts_us` is 0 for files.
+
+    All chunks of a camera's still carry the time at which it was taken, by the client's clock.
+    """
 
     stream: int
     sequence: int

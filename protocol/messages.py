@@ -74,6 +74,9 @@ class StreamOpen(ClientMessage, tag="stream.open", frozen=True, kw_only=True):
     A `microphone` is written down while it comes; its `media_type` is "audio/webm;codecs=opus" or
     the like, or "audio/pcm;rate=48000;channels=1" for 16-bit little-endian samples at whatever
     rate they really have. With `asks` each utterance is also a question to the model.
+
+    A `camera` sends "image/jpeg" stills, each in one frame or several of the same time with the
+    last one flagged. The newest is looked at; `asset.camera` tells how many were passed over.
     """
 
     stream: StreamId
@@ -362,6 +365,27 @@ class AssetProgress(ServerMessage, tag="asset.progress", frozen=True, kw_only=Tr
         return f"progress:{self.asset}"
 
 
+class CameraState(ServerMessage, tag="asset.camera", frozen=True, kw_only=True):
+    """How a camera does: stills looked at, passed over for newer ones, and refused.
+
+    `age_s` is how long the newest one had waited when it was looked at; `code` says why the last
+    one was refused, null when it was not.
+    """
+
+    lane: ClassVar[Lane] = "lossy"
+
+    asset: str
+    taken: int
+    dropped: int
+    refused: int
+    age_s: float
+    code: ErrorCode | None = None
+
+    def coalesce_key(self) -> str:
+        """Keep the newest of each camera."""
+        return f"camera:{self.asset}"
+
+
 AnyServerMessage = (
     Welcome
     | Heartbeat
@@ -376,5 +400,6 @@ AnyServerMessage = (
     | PresenceState
     | PresenceGone
     | AssetProgress
+    | CameraState
     | AnyEvent
 )

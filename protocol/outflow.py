@@ -114,12 +114,13 @@ class Outflow:
         """Whether only `stream.close` is left to say."""
         return self.opened and self.is_whole and self.offset == self.size
 
-    def frame(self, payload: bytes) -> MediaFrame:
+    def frame(self, payload: bytes, *, pts_us: int = 0, flags: int = 0) -> MediaFrame:
         """Put the bytes at `offset` into a frame; raises `ValueError` beyond `sendable`."""
         if len(payload) > self.sendable():
             raise ValueError(f"{len(payload)} bytes are more than may be sent now")
         self._credit.spend(len(payload))
-        frame = MediaFrame(self.stream, self._sequence, payload, _KINDS[self.kind])
+        kind = _KINDS[self.kind]
+        frame = MediaFrame(self.stream, self._sequence, payload, kind, flags, pts_us)
         self._sequence += 1
         self.offset += len(payload)
         return frame

@@ -24,11 +24,13 @@ from protocol.messages import (
     PutAnnotation,
     RestoreAnnotation,
 )
-from protocol.shapes import Actor, Level, ObservedRow, Span, SpanLink, Target
+from protocol.shapes import Actor, Keyframe, Level, ObservedRow, Span, SpanLink, SpeechRow, Target
 from protocol.state import AnnotationState, AssetState, CommentState, Snapshot, TurnState
 
 MAX_ANNOTATIONS = 10_000
 MAX_COMMENTS = 10_000
+# Of a video there are never more; of a camera the newest are kept.
+MAX_KEYFRAMES = 600
 
 _EVENT_TYPES: tuple[type[ev.Event], ...] = get_args(ev.AnyEvent)
 _canonical = msgspec.json.Encoder(order="deterministic")
@@ -101,7 +103,7 @@ def fold(state: RoomState, event: Any) -> None:
     match event:
         case ev.AssetOpened() | ev.AssetCommitted() | ev.AssetDetected() | ev.AssetLevel():
             _fold_asset(state, event)
-        case ev.AssetObserved() | ev.AssetRead() | ev.AssetFailed():
+        case ev.AssetKeyframe() | ev.AssetObserved() | ev.AssetRead() | ev.AssetFailed():
             _fold_asset(state, event)
         case ev.AnnotationPut() | ev.AnnotationPatched():
             _fold_annotation(state, event)
@@ -153,13 +155,21 @@ def _fold_asset(state: RoomState, event: Any) -> None:
             )
         case ev.AssetLevel():
             asset = replace(asset, levels=_with_level(asset.levels, event.level))
+        case ev.AssetKeyframe():
+            asset = _with_keyframe(state, asset, event.keyframe)
         case ev.AssetObserved():
             asset = replace(asset, rows=_with_rows(asset.rows, event.rows))
         case ev.AssetRead():
             asset = replace(asset, status="read")
         case ev.AssetFailed():
             asset = replace(
-                asset, status="failed", code=event.code, message=event.message, rows=(), levels=()
+                asset,
+                status="failed",
+                code=event.code,
+                message=event.message,
+                rows=(),
+                levels=(),
+                keyframes=(),
             )
             _withdraw_marks(state, event)
         case _:
@@ -179,6 +189,23 @@ def _with_rows(
     known = {row.id: row for row in rows}
     known.update((row.id, row) for row in more)
     return tuple(known.values())
+
+
+def _with_keyframe(state: RoomState, asset: AssetState, keyframe: Keyframe) -> AssetState:
+    """Add a keyframe; what was read on those that leave goes with them."""
+    known = tuple(each for each in asset.keyframes if each.frame != keyframe.frame)
+    if len(known) < MAX_KEYFRAMES:
+        return replace(asset, keyframes=(*known, keyframe))
+    kept = (*known[1 - MAX_KEYFRAMES :], keyframe)
+    # A still that is shown unchanged keeps the rows of the one that it is like.
+    needed = {each.frame if each.like is None else each.like for each in kept}
+    rows = tuple(row for row in asset.rows if isinstance(row, SpeechRow) or row.frame in needed)
+    for mark_id, mark in list(state.annotations.items()):
+        target = mark.annotation.target
+        is_old = target.asset == asset.asset and target.frame not in needed
+        if is_old and mark.by.kind == "model":
+            del state.annotations[mark_id]
+    return replace(asset, keyframes=kept, rows=rows)
 
 
 def _withdraw_marks(state: RoomState, event: ev.AssetFailed) -> None:
@@ -305,7 +332,7 @@ def _require_asset(state: RoomState, target: Target) -> None:
     asset = state.assets.get(target.asset)
     if asset is None:
         raise OpRefused(f"asset {target.asset} is not in this room", code=ErrorCode.ASSET_UNKNOWN)
-    if asset.status not in ("committed", "read"):
+    if asset.status not in ("committed", "read") and not asset.keyframes:
         raise OpRefused("the asset is not committed", code=ErrorCode.ASSET_NOT_READY)
 
 

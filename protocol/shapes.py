@@ -109,16 +109,24 @@ class Row(Part, tag_field="type", frozen=True, kw_only=True):
 
 
 class TextRow(Row, tag="text", frozen=True, kw_only=True):
-    """One piece of text; `score` is the recogniser's, 0 to 1."""
+    """One piece of text; `score` is the recogniser's, 0 to 1.
+
+    Of a video or camera it was read on keyframe `frame`, at `pts_us`; null on a still picture.
+    """
 
     id: str
     box: Rectangle
     text: str
     score: float
+    frame: int = 0
+    pts_us: int | None = None
 
 
 class LabRow(Row, tag="lab", frozen=True, kw_only=True):
-    """One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`."""
+    """One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+
+    `frame` and `pts_us` are as in `text` rows.
+    """
 
     id: str
     box: Rectangle
@@ -132,6 +140,8 @@ class LabRow(Row, tag="lab", frozen=True, kw_only=True):
     high: float | None = None
     cells: dict[str, Rectangle] = {}
     score: float = 1.0
+    frame: int = 0
+    pts_us: int | None = None
 
 
 class SpeechRow(Row, tag="speech", frozen=True, kw_only=True):
@@ -148,6 +158,20 @@ class SpeechRow(Row, tag="speech", frozen=True, kw_only=True):
 
 
 ObservedRow = TextRow | LabRow | SpeechRow
+
+
+class Keyframe(Part, frozen=True, kw_only=True):
+    """A still of a video or camera, number `frame`, that can be fetched as JPEG.
+
+    `pts_us` is its time: from a video's beginning, or by the camera's own clock. `like` names an
+    earlier keyframe that shows the same, whose rows are also those of this one.
+    """
+
+    frame: int
+    pts_us: int
+    width: int
+    height: int
+    like: int | None = None
 
 
 class Level(Part, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from protocol.shapes import (
     Actor,
     Annotation,
     Imaging,
+    Keyframe,
     Level,
     ObservedRow,
     Part,
@@ -33,7 +34,11 @@ class Person(Part, frozen=True, kw_only=True):
 
 
 class AssetState(Part, frozen=True, kw_only=True):
-    """All that a room knows of an asset."""
+    """All that a room knows of an asset.
+
+    A camera is `open` while it sends and `read` when it has ended; it is never committed. Of its
+    `keyframes` the newest are kept, with their rows and the marks that were made of those.
+    """
 
     asset: str
     name: str
@@ -52,6 +57,7 @@ class AssetState(Part, frozen=True, kw_only=True):
     message: str = ""
     frames: int = 1
     imaging: Imaging | None = None
+    keyframes: tuple[Keyframe, ...] = ()
 
 
 class AnnotationState(Part, frozen=True, kw_only=True):

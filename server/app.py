@@ -26,6 +26,7 @@ from protocol.messages import Error
 from server.assets import Assets, Disk
 from server.auth import Auth, is_name
 from server.background import Background
+from server.camera import Watching
 from server.config import Settings
 from server.connection import Connection
 from server.drain import Drain
@@ -88,6 +89,7 @@ class Server:
             gather_s=settings.gather_s,
         )
         hearing = Hearing(engine, assets, self.hub, looking, turns, self._background)
+        watching = Watching(engine, assets, self.hub, looking, self._background)
         ingest = Ingest(
             assets,
             self._disk,
@@ -96,6 +98,7 @@ class Server:
             self._background,
             looking.look,
             hearing.begin,
+            watching.begin,
             wall,
             max_asset_bytes=settings.max_asset_bytes,
             max_streams=settings.max_streams,

@@ -60,7 +60,7 @@ class Assets:
         return self._derived(asset) / str(int(level))
 
     def frame(self, asset: str, number: int) -> Path:
-        """Where perception puts a frame of a medical image, complete as soon as it is there."""
+        """Where perception puts a frame of a medical image, or a keyframe; complete once there."""
         return self.work_folder(asset) / "frames" / str(int(number))
 
     def upload(self, asset: str) -> Path:
@@ -78,6 +78,10 @@ class Assets:
     async def keep_level(self, asset: str, level: int, path: str) -> None:
         """Make a level that perception wrote one that can be fetched."""
         await self._disk.do(lambda: _link(Path(path), self.level(asset, level)))
+
+    async def forget_frame(self, asset: str, number: int) -> None:
+        """Delete a keyframe that nobody is told of any more."""
+        await self._disk.do(lambda: self.frame(asset, number).unlink(missing_ok=True))
 
     def _derived(self, asset: str) -> Path:
         return self._folder / "derived" / _checked(asset)

@@ -16,6 +16,8 @@ from protocol.shapes import Actor
 from server import translate
 from server.assets import Assets, Disk
 from server.background import Background
+from server.camera import Camera, ended
+from server.camera import Watch as CameraWatch
 from server.hub import Hosted, Hub
 from server.leases import Leases
 from server.log import LogUnavailable
@@ -34,11 +36,22 @@ class Look(Protocol):
         ...
 
 
+Coming = Upload | Camera
+
+
 class Hear(Protocol):
     """Who listens to a microphone from its first byte on."""
 
     def __call__(self, claim: Claim) -> Listener:
         """Start to listen; returns at once."""
+        ...
+
+
+class Watch(Protocol):
+    """Who watches a camera."""
+
+    def __call__(self, camera: Camera) -> CameraWatch:
+        """Start to watch; returns at once."""
         ...
 
 
@@ -54,6 +67,7 @@ class Ingest:
         background: Background,
         look: Look,
         hear: Hear,
+        watch: Watch,
         wall: Callable[[], float],
         *,
         max_asset_bytes: int,
@@ -76,19 +90,18 @@ class Ingest:
         self._background = background
         self._look = look
         self._hear = hear
+        self._watch = watch
         self._wall = wall
-        self._uploads: dict[str, Upload] = {}
+        self._uploads: dict[str, Coming] = {}
 
     def is_coming(self, asset: str) -> bool:
         """Whether the asset's bytes are on their way here."""
         return asset in self._uploads
 
-    async def open(self, hosted: Hosted, by: Actor, message: StreamOpen) -> Upload:
+    async def open(self, hosted: Hosted, by: Actor, message: StreamOpen) -> Coming:
         """Start an upload or find the one to go on with; raises `Refused` or `OSError`."""
         if message.size is not None and message.size > self.max_asset_bytes:
             raise Refused(ErrorCode.MEDIA_TOO_BIG, f"the limit is {self.max_asset_bytes} bytes")
-        if message.kind == "camera":
-            raise Refused(ErrorCode.MEDIA_UNSUPPORTED, f"{message.kind} streams are not read here")
         if message.asset is not None:
             return await self._go_on(hosted, by, message.asset)
         await self._check_space(hosted)
@@ -105,14 +118,16 @@ class Ingest:
         )
         return await self._begin(claim, is_new=True)
 
-    async def _begin(self, claim: Claim, *, is_new: bool) -> Upload:
+    async def _begin(self, claim: Claim, *, is_new: bool) -> Coming:
         upload = self._upload(claim)
         try:
             await upload.prepare()
         except BaseException:
             del self._uploads[claim.asset]
             raise
-        if claim.is_live and is_new:
+        if isinstance(upload, Camera):
+            upload.listener = self._watch(upload)
+        elif claim.is_live and is_new:
             upload.listener = self._hear(claim)
         self._background.spawn(self._run(upload), f"upload {claim.asset}")
         return upload
@@ -130,7 +145,7 @@ class Ingest:
         if known >= self._room_assets or hosted.room.is_full:
             raise Refused(ErrorCode.ROOM_FULL, f"the room has {known} assets")
 
-    async def _go_on(self, hosted: Hosted, by: Actor, asset: str) -> Upload:
+    async def _go_on(self, hosted: Hosted, by: Actor, asset: str) -> Coming:
         upload = self._uploads.get(asset)
         if upload is None:
             claim = await self._disk.do(lambda: self._read_claim(asset))
@@ -161,9 +176,13 @@ class Ingest:
         if (upload := self._uploads.get(asset)) is not None:
             upload.hand_over()
 
-    def _upload(self, claim: Claim) -> Upload:
+    def _upload(self, claim: Claim) -> Coming:
         path = self._assets.upload(claim.asset)
-        upload = Upload(claim, path, self._disk, self.max_asset_bytes)
+        upload: Coming
+        if claim.kind == "camera":
+            upload = Camera(claim, path, self._disk)
+        else:
+            upload = Upload(claim, path, self._disk, self.max_asset_bytes)
         self._uploads[claim.asset] = upload
         return upload
 
@@ -174,7 +193,7 @@ class Ingest:
         except (OSError, ValueError, msgspec.DecodeError):
             return None
 
-    async def _run(self, upload: Upload) -> None:
+    async def _run(self, upload: Coming) -> None:
         """Bring one upload to its end, with its room loaded all the while."""
         claim = upload.claim
         # Of an upload that is gone on with the log may have it already, and then drops it.
@@ -186,7 +205,7 @@ class Ingest:
             name=claim.name,
             kind=claim.kind,
             size=claim.size,
-            media_type=claim.media_type if claim.is_live else "",
+            media_type=claim.media_type if claim.kind != "file" else "",
         )
         hosted = await self._hub.enter(claim.room)
         try:
@@ -209,10 +228,12 @@ class Ingest:
             # Its bytes are on the disk and its events wait for the log: nothing is lost.
             return
 
-    async def _outcome(self, upload: Upload) -> str | Refused:
-        """Receive and store the bytes: their SHA-256, or why there is none."""
+    async def _outcome(self, upload: Coming) -> str | Refused:
+        """Receive and store the bytes: their SHA-256, "" of a camera, or why there is none."""
         try:
             sha256 = await upload.receive_all(self._resume_s)
+            if isinstance(upload, Camera):
+                return ""
             await self._assets.keep(upload.path, sha256)
         except Refused as refusal:
             return refusal
@@ -220,7 +241,7 @@ class Ingest:
             return Refused(ErrorCode.UNAVAILABLE, error.strerror or "the disk", is_final=False)
         return sha256
 
-    async def _finish(self, hosted: Hosted, upload: Upload, outcome: str | Refused) -> None:
+    async def _finish(self, hosted: Hosted, upload: Coming, outcome: str | Refused) -> None:
         claim, listener = upload.claim, upload.listener
         if isinstance(outcome, Refused):
             if listener is not None:
@@ -230,6 +251,12 @@ class Ingest:
             else:
                 self._wait_for_more(claim)
             self._tell(upload, code=outcome.code, message=outcome.message)
+            return
+        if isinstance(upload, Camera):
+            assert upload.listener is not None, "a camera is watched from its beginning"
+            upload.listener.committed()
+            self._tell(upload)
+            await self._disk.do(lambda: claim_path(upload.path).unlink(missing_ok=True))
             return
         committed = AssetCommitted(
             at=self._now_ms(),
@@ -279,11 +306,14 @@ class Ingest:
         hosted = await self._hub.enter(room)
         try:
             known = await hosted.room.between(lambda state: state.assets.get(asset), fresh=True)
-            is_open = known is not None and known.status == "open"
             claim = await self._disk.do(lambda: self._read_claim(asset))
-            if not is_open or self.is_coming(asset):
+            if known is None or known.status != "open" or self.is_coming(asset):
                 return
-            if claim is not None and claim.is_live:
+            if known.kind == "camera":
+                await hosted.room.record(ended(asset, self._now_ms()))
+                path = self._assets.upload(asset)
+                await self._disk.do(lambda: forget(path))
+            elif claim is not None and claim.is_live:
                 upload = self._upload(claim)
                 await upload.prepare()
                 upload.finish()
@@ -304,7 +334,7 @@ class Ingest:
 
     def _tell(
         self,
-        upload: Upload,
+        upload: Coming,
         *,
         sha256: str | None = None,
         code: ErrorCode | None = None,

@@ -14,13 +14,14 @@ from protocol.events import (
     AnnotationPut,
     AssetDetected,
     AssetFailed,
+    AssetKeyframe,
     AssetLevel,
     AssetObserved,
     AssetRead,
     Event,
 )
-from protocol.messages import AssetProgress
-from protocol.room import RoomState
+from protocol.messages import AssetProgress, CameraState
+from protocol.room import MAX_KEYFRAMES, RoomState
 from protocol.shapes import Level, ObservedRow, SpeechRow
 from protocol.state import AssetState
 from server import translate
@@ -122,7 +123,7 @@ class Looking:
         hosted: Hosted,
         asset: str,
         observations: AsyncIterator[api.Observation],
-        said: Callable[[list[api.Speech]], Awaitable[None]],
+        said: Callable[[list[api.Speech]], Awaitable[None]] | None = None,
     ) -> api.Completed | None:
         """Record what is seen of an asset that is still coming, all but its end.
 
@@ -135,7 +136,8 @@ class Looking:
                 if isinstance(end, api.Completed | api.MediaFailed):
                     group.pop()
                 await hosted.room.record(*await self._events(hosted.room, seen, group))
-                await said([row for row in group if isinstance(row, api.Speech)])
+                if said is not None:
+                    await said([row for row in group if isinstance(row, api.Speech)])
                 if isinstance(end, api.Completed):
                     return end
                 if isinstance(end, api.MediaFailed):
@@ -176,11 +178,15 @@ class Looking:
                 ]
             case api.LevelReady():
                 return await self._level(seen, observation)
+            case api.Keyframe():
+                await self._forget_outlived(observation)
+                keyframe = translate.keyframe(observation)
+                return [AssetKeyframe(at=at, actor=actor, asset=asset, keyframe=keyframe)]
             case api.Progress(stage=stage, done=done, total=total):
-                progress = AssetProgress(asset=asset, stage=stage, done=done, total=total)
-                key, frame = progress.coalesce_key(), codec.encode(progress)
-                room.show(key, frame)
-                self._hub.neighbours.shown(room.name, key, frame)
+                self._show(room, AssetProgress(asset=asset, stage=stage, done=done, total=total))
+                return []
+            case api.Stills():
+                self._show(room, translate.camera_state(observation))
                 return []
             case api.Completed(timings=timings):
                 op_id = f"read:{asset}"
@@ -189,6 +195,17 @@ class Looking:
                 return [self._failure(asset, translate.code(observation.code), message)]
             case _:
                 assert_never(observation)
+
+    def _show(self, room: Room, told: AssetProgress | CameraState) -> None:
+        """Tell what no log keeps to everybody who is here, wherever they are connected."""
+        key, frame = told.coalesce_key(), codec.encode(told)
+        room.show(key, frame)
+        self._hub.neighbours.shown(room.name, key, frame)
+
+    async def _forget_outlived(self, keyframe: api.Keyframe) -> None:
+        """Delete the still that leaves the room's state with this one."""
+        if keyframe.frame >= MAX_KEYFRAMES:
+            await self._assets.forget_frame(keyframe.media, keyframe.frame - MAX_KEYFRAMES)
 
     def _failure(self, asset: str, code: ErrorCode, message: str) -> AssetFailed:
         return AssetFailed(
@@ -230,7 +247,15 @@ class Looking:
 
 
 _Row = api.TextRow | api.LabRow | api.Speech
-_Single = api.Detected | api.LevelReady | api.Progress | api.Completed | api.MediaFailed
+_Single = (
+    api.Detected
+    | api.LevelReady
+    | api.Keyframe
+    | api.Stills
+    | api.Progress
+    | api.Completed
+    | api.MediaFailed
+)
 
 
 def _lease(asset: str) -> str:

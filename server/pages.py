@@ -21,8 +21,10 @@ from server.turn_records import TurnRecords
 _SHOWN_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
     | {"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/flac", "audio/ogg", "audio/webm"}
+    | {"video/mp4", "video/webm", "video/quicktime"}
 )
 _DICOM = "application/dicom"
+_KEYFRAME = "image/jpeg"
 _GRAY_FRAME = "application/vnd.consilium.frame"
 _CACHE = "private, max-age=31536000, immutable"
 _HEADERS = {
@@ -75,19 +77,21 @@ class Pages:
         return _file(request, str(place), level.media_type, etag)
 
     async def frame(self, request: Request) -> Response:
-        """One frame of a medical image with all its depth."""
+        """One frame of a medical image with all its depth, or a keyframe of a video or camera."""
         number = request.path_params["frame"]
         try:
             asset = await self._asset(request)
-            if asset.imaging is None or asset.status == "failed" or number >= asset.frames:
+            if not _has_frame(asset, number):
                 raise Unknown("no such frame", code=ErrorCode.ASSET_UNKNOWN)
             place = self._assets.frame(asset.asset, number)
             if not await self._assets.is_there(place):
                 raise Unknown("the frame is not decoded yet", code=ErrorCode.ASSET_NOT_READY)
         except ProtocolError as error:
             return _refusal(error)
-        media_type = "image/png" if asset.imaging.color else _GRAY_FRAME
-        return _file(request, str(place), media_type, f'"{asset.sha256}-frame-{number}"')
+        media_type = _KEYFRAME
+        if asset.imaging is not None:
+            media_type = "image/png" if asset.imaging.color else _GRAY_FRAME
+        return _file(request, str(place), media_type, f'"{asset.asset}-frame-{number}"')
 
     async def original(self, request: Request) -> Response:
         """The bytes as they were uploaded; of a medical image, which names people, to the chair."""
@@ -150,6 +154,14 @@ class Pages:
         if not is_name(room):
             raise Unknown("no such room", code=ErrorCode.ASSET_UNKNOWN)
         return self._auth.check_ticket(request.query_params.get("ticket"), room)
+
+
+def _has_frame(asset: AssetState, number: int) -> bool:
+    if asset.status == "failed":
+        return False
+    if asset.imaging is not None:
+        return number < asset.frames
+    return any(keyframe.frame == number for keyframe in asset.keyframes)
 
 
 def _file(request: Request, path: str, media_type: str, etag: str) -> Response:

@@ -20,8 +20,8 @@ from protocol.session import ServerSession
 from protocol.shapes import Actor
 from server.background import Background
 from server.hub import Hosted
-from server.ingest import Ingest
-from server.upload import Refused, Upload
+from server.ingest import Coming, Ingest
+from server.upload import Refused
 
 # A client that overdrew has chunks under way; it is told once per stream, not once per chunk.
 MAX_TOLD = 256
@@ -40,12 +40,12 @@ class _Stream:
 
     def __init__(self, number: int, owner: Streams) -> None:
         self.number = number
-        self.upload: Upload | None = None
+        self.upload: Coming | None = None
         self.is_finished = False
         self.is_given_up = False
         self._owner = owner
 
-    def begin(self, upload: Upload) -> None:
+    def begin(self, upload: Coming) -> None:
         """Send this upload's bytes from now on."""
         if upload.peer is not None:
             upload.peer.taken_over()
@@ -98,7 +98,7 @@ class Streams:
     def open(self, message: StreamOpen) -> None:
         """Begin a stream; it is answered when its upload is ready."""
         try:
-            is_live = message.kind == "microphone"
+            is_live = message.kind != "file"
             limit = self._ingest.max_streams
             self._session.open_stream(message.stream, 0, limit, is_live=is_live)
         except StreamError as error:
@@ -141,7 +141,7 @@ class Streams:
             text = f"stream {frame.stream}: bytes after its close"
             self._line.send(_error(StreamError(text, ref=str(frame.stream))))
         elif stream is not None and stream.upload is not None:
-            stream.upload.take(frame.payload)
+            stream.upload.take_chunk(frame)
 
     def close(self, message: StreamClose) -> None:
         """Take that all bytes of a stream were sent."""

@@ -7,6 +7,7 @@ import msgspec
 from engine import api
 from protocol import shapes
 from protocol.errors import ErrorCode
+from protocol.messages import CameraState
 from protocol.shapes import Actor
 
 MODEL = Actor(id="model", name="Consilium", kind="model")
@@ -32,7 +33,14 @@ def row(seen: api.TextRow | api.LabRow | api.Speech) -> shapes.ObservedRow:
             id=seen.id, start=seen.start_s, end=seen.end_s, text=seen.text, final=seen.final
         )
     if isinstance(seen, api.TextRow):
-        return shapes.TextRow(id=seen.id, box=rectangle(seen.box), text=seen.text, score=seen.score)
+        return shapes.TextRow(
+            id=seen.id,
+            box=rectangle(seen.box),
+            text=seen.text,
+            score=seen.score,
+            frame=seen.frame,
+            pts_us=seen.pts_us,
+        )
     return shapes.LabRow(
         id=seen.id,
         box=rectangle(seen.box),
@@ -46,6 +54,31 @@ def row(seen: api.TextRow | api.LabRow | api.Speech) -> shapes.ObservedRow:
         high=seen.high,
         cells={name: rectangle(box) for name, box in seen.cells.items()},
         score=seen.score,
+        frame=seen.frame,
+        pts_us=seen.pts_us,
+    )
+
+
+def keyframe(seen: api.Keyframe) -> shapes.Keyframe:
+    """A still of a video or camera, for an event."""
+    return shapes.Keyframe(
+        frame=seen.frame,
+        pts_us=seen.pts_us,
+        width=seen.width,
+        height=seen.height,
+        like=seen.like,
+    )
+
+
+def camera_state(told: api.Stills) -> CameraState:
+    """How a camera does, for everybody in its room."""
+    return CameraState(
+        asset=told.media,
+        taken=told.taken,
+        dropped=told.dropped,
+        refused=told.refused,
+        age_s=round(told.age_s, 3),
+        code=code(told.code) if told.code is not None else None,
     )
 
 
@@ -66,7 +99,15 @@ def seen_imaging(told: shapes.Imaging | None) -> api.Imaging | None:
 def text_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.TextRow, ...]:
     """The pieces of text among an asset's rows, as the engine made them."""
     return tuple(
-        api.TextRow(media=media, id=r.id, box=_box(r.box), text=r.text, score=r.score)
+        api.TextRow(
+            media=media,
+            id=r.id,
+            box=_box(r.box),
+            text=r.text,
+            score=r.score,
+            frame=r.frame,
+            pts_us=r.pts_us,
+        )
         for r in rows
         if isinstance(r, shapes.TextRow)
     )
@@ -89,6 +130,8 @@ def lab_rows(media: str, rows: tuple[shapes.ObservedRow, ...]) -> tuple[api.LabR
             high=r.high,
             cells={name: _box(box) for name, box in r.cells.items()},
             score=r.score,
+            frame=r.frame,
+            pts_us=r.pts_us,
         )
         for r in rows
         if isinstance(r, shapes.LabRow)
@@ -117,7 +160,7 @@ def out_of_range_mark(asset: str, seen: api.LabRow) -> shapes.Annotation | None:
         label += f" ({seen.range})"
     return shapes.Annotation(
         id=f"lab:{asset}:{seen.id.removeprefix(asset + '.')}",
-        target=shapes.Target(asset=asset),
+        target=shapes.Target(asset=asset, frame=seen.frame, pts_us=seen.pts_us),
         shape=rectangle(seen.box),
         label=label[:1_000],
         severity="critical" if _is_critical(seen) else "warning",

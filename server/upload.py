@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from protocol.errors import ErrorCode
+from protocol.media import MediaFrame
 from protocol.shapes import Actor
 from server.assets import Disk
 
@@ -113,6 +114,10 @@ class Upload:
     async def _prepare(self) -> None:
         self._hash, self.received = await self._disk.do(self._read_what_is_there)
         self.accepted = self.received
+
+    def take_chunk(self, frame: MediaFrame) -> None:
+        """Add the bytes of a frame that the peer's credit allowed."""
+        self.take(frame.payload)
 
     def take(self, payload: bytes) -> None:
         """Add bytes that the peer's credit allowed."""

@@ -32,7 +32,7 @@ ORDER = {
         "session",
         "joining outflow",
         "uploading",
-        "recording",
+        "recording filming",
         "consultation",
         "client schema __init__",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -256,17 +257,23 @@ def _too_long(request: Film) -> EngineError:
 
 
 def _damaged(path: str) -> EngineError:
-    """Say what kind of damage it is: MP4 keeps its table of contents at one end."""
     with open(path, "rb") as file:
         is_mp4 = file.read(8)[4:] == b"ftyp"
-        file.seek(0)
-        has_table = not is_mp4 or b"moov" in file.read(4 << 20) or _ends_with_table(path)
-    if not has_table:
+    if is_mp4 and _is_cut(path):
         return EngineError(EngineCode.MEDIA_TRUNCATED, "The end of this video is missing.")
     return EngineError(EngineCode.MEDIA_CORRUPT, "This video is damaged.")
 
 
-def _ends_with_table(path: str) -> bool:
+def _is_cut(path: str) -> bool:
+    """Whether the last box of an MP4 ends behind the file, or its table of contents is missing."""
+    size, at, names = os.path.getsize(path), 0, set()
     with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - (16 << 20)))
-        return b"moov" in file.read()
+        while at + 8 <= size:
+            file.seek(at)
+            length, name = struct.unpack(">I4s", file.read(8))
+            if length == 1:
+                length = int.from_bytes(file.read(8), "big")
+            names.add(name)
+            # 0 means "to the end of the file"; anything below a header's size is damage.
+            at = size if length == 0 else at + max(length, 8)
+    return at > size or b"moov" not in names

@@ -14,8 +14,17 @@ from protocol.messages import (
     PutAnnotation,
     RestoreAnnotation,
 )
-from protocol.room import EventGap, RoomState, apply, draft_event
-from protocol.shapes import Actor, Annotation, Level, Rectangle, SpanLink, Target, TextRow
+from protocol.room import MAX_KEYFRAMES, EventGap, RoomState, apply, draft_event
+from protocol.shapes import (
+    Actor,
+    Annotation,
+    Keyframe,
+    Level,
+    Rectangle,
+    SpanLink,
+    Target,
+    TextRow,
+)
 from protocol.state import Snapshot
 
 WU = Actor(id="p-wu", name="Wu", department="Radiology")
@@ -193,3 +202,45 @@ def test_R40_a_snapshot_and_its_tail_equal_the_whole_history(ops, data):
         snapshots.append(room.state.snapshot())
     start = data.draw(st.sampled_from(snapshots))
     assert replay(room.events, start).hash() == room.state.hash() == replay(room.events).hash()
+
+
+def test_a_camera_keeps_its_newest_keyframes_with_what_was_read_on_them():
+    """One that runs for hours keeps the state as large as one that ran for ten minutes."""
+    room = Room(committed=False)
+    people = Actor(id="p-wu", name="Wu")
+
+    def show(frame, like=None):
+        still = Keyframe(frame=frame, pts_us=frame * 1_000_000, width=9, height=9, like=like)
+        room.add(ev.AssetKeyframe(at=1, actor=MODEL, asset="a1", keyframe=still))
+
+    def read(frame):
+        row = TextRow(id=f"r{frame}", box=BOX, text="x", score=1, frame=frame, pts_us=frame)
+        room.add(ev.AssetObserved(at=1, actor=MODEL, asset="a1", rows=(row,)))
+        for by in (MODEL, people):
+            target = Target(asset="a1", frame=frame)
+            put = Annotation(id=f"{by.id}{frame}", target=target, shape=BOX)
+            room.add(ev.AnnotationPut(at=1, actor=by, annotation=put))
+
+    for frame in range(MAX_KEYFRAMES + 3):
+        # Number 2 stands still: what follows it shows the same, up to number 5.
+        show(frame, like=2 if 2 < frame <= 5 else None)
+        if frame in (0, 1, 2, 6, MAX_KEYFRAMES + 2):
+            read(frame)
+    asset = room.state.assets["a1"]
+    assert [k.frame for k in asset.keyframes] == list(range(3, MAX_KEYFRAMES + 3))
+    # Row 2 is that of keyframes 3 to 5, which are still there.
+    assert [row.id for row in asset.rows] == ["r2", "r6", f"r{MAX_KEYFRAMES + 2}"]
+    assert {"model0", "model1"}.isdisjoint(room.state.annotations)
+    # What a person marked is never thrown away.
+    assert {"p-wu0", "p-wu1", "model2"} <= set(room.state.annotations)
+
+
+def test_a_still_of_an_open_camera_can_be_marked_and_an_open_upload_cannot():
+    room = Room(committed=False)
+    op = PutAnnotation(annotation=mark())
+    with pytest.raises(OpRefused) as refusal:
+        draft_event(room.state, op, WU, 1, "o1")
+    assert refusal.value.code == ErrorCode.ASSET_NOT_READY
+    still = Keyframe(frame=0, pts_us=0, width=9, height=9)
+    room.add(ev.AssetKeyframe(at=1, actor=MODEL, asset="a1", keyframe=still))
+    assert isinstance(draft_event(room.state, op, WU, 1, "o1"), ev.AnnotationPut)

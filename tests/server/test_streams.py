@@ -124,12 +124,6 @@ async def test_L17_open_and_close_in_one_breath_make_an_empty_asset(server):
     assert closed["sha256"] == hashlib.sha256(b"").hexdigest()
 
 
-async def test_cameras_are_told_that_they_are_not_read_here(server):
-    mei = await server.join()
-    await mei.say(type="stream.open", stream=1, kind="camera")
-    assert (await mei.hear("stream.closed"))["code"] == "media_unsupported"
-
-
 async def test_a_room_holds_only_so_many_assets_and_uploads(start):
     server = await start(room_assets=2, room_uploads=1)
     mei = await server.join()

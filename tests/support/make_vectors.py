@@ -24,6 +24,7 @@ from protocol.shapes import (  # noqa: E402
     Actor,
     Annotation,
     Imaging,
+    Keyframe,
     LabRow,
     Level,
     Point,
@@ -57,6 +58,15 @@ def opened(asset: str = "as-1", name: str = "sheet.png") -> ev.Event:
 
 def committed(asset: str = "as-1") -> ev.Event:
     return ev.AssetCommitted(at=AT, actor=MEI, asset=asset, size=182_340, sha256=SHA)
+
+
+def keyframe(frame: int, pts_us: int, like: int | None = None) -> ev.AssetKeyframe:
+    return ev.AssetKeyframe(
+        at=AT,
+        actor=MODEL,
+        asset="as-1",
+        keyframe=Keyframe(frame=frame, pts_us=pts_us, width=640, height=480, like=like),
+    )
 
 
 def put(mark: str, actor: Actor = MEI, asset: str = "as-1", x: float = 40.0) -> ev.Event:
@@ -198,6 +208,52 @@ HISTORIES: dict[str, list[ev.Event]] = {
         ),
         committed(),
         ev.AssetRead(at=AT, actor=MODEL, asset="as-1"),
+    ],
+    "a camera is read still by still, marked while it is open, and ends": [
+        ev.AssetOpened(
+            at=AT, actor=MEI, asset="as-1", name="Bench", kind="camera", media_type="image/jpeg"
+        ),
+        ev.AssetDetected(
+            at=AT, actor=MODEL, asset="as-1", media_type="image/jpeg", width=640, height=480
+        ),
+        keyframe(0, 1_000_000),
+        ev.AssetObserved(
+            at=AT,
+            actor=MODEL,
+            asset="as-1",
+            rows=(
+                TextRow(
+                    id="as-1.0.text.1",
+                    box=box(1, 2, 30, 9),
+                    text="OK",
+                    score=0.9,
+                    frame=0,
+                    pts_us=1_000_000,
+                ),
+            ),
+        ),
+        keyframe(1, 11_000_000, like=0),
+        ev.AnnotationPut(
+            at=AT,
+            actor=OTTO,
+            op_id="o-1",
+            annotation=Annotation(
+                id="a-1",
+                target=Target(asset="as-1", frame=1, pts_us=11_000_000),
+                shape=box(10, 20, 30, 40),
+            ),
+        ),
+        # Told again after a crash: it takes the place of the first.
+        keyframe(1, 12_000_000),
+        ev.AssetRead(at=AT, actor=MODEL, asset="as-1"),
+    ],
+    "a video that fails takes its keyframes with it": [
+        opened(name="clip.mp4"),
+        committed(),
+        keyframe(0, 0),
+        ev.AssetFailed(
+            at=AT, actor=SYSTEM, asset="as-1", code=ErrorCode.MEDIA_TRUNCATED, message="cut"
+        ),
     ],
     "a row that is observed again takes its old place": [
         opened(),

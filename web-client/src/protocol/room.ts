@@ -11,6 +11,7 @@ import type {
   AnyEvent,
   AssetState,
   CommentState,
+  Keyframe,
   Level,
   ObservedRow,
   Snapshot,
@@ -21,6 +22,9 @@ export type Asset = Required<AssetState>;
 export type Mark = Required<AnnotationState>;
 export type Comment = Required<CommentState>;
 export type Turn = Required<TurnState>;
+
+/** Of a video there are never more; of a camera the newest are kept. */
+export const MAX_KEYFRAMES = 600;
 
 /** Everything lasting in a room after event `seq` of `epoch`. */
 export interface RoomState {
@@ -80,6 +84,7 @@ function fold(state: RoomState, event: AnyEvent): RoomState {
     case "asset.committed":
     case "asset.detected":
     case "asset.level":
+    case "asset.keyframe":
     case "asset.observed":
     case "asset.read":
     case "asset.failed":
@@ -132,12 +137,37 @@ function foldAsset(state: RoomState, event: AssetEvent): RoomState {
   }
   const asset = state.assets.get(event.asset);
   if (asset === undefined || asset.status === "failed") return state;
+  if (event.type === "asset.keyframe") return withKeyframe(state, asset, event.keyframe);
   const assets = put(state.assets, event.asset, assetAfter(asset, event));
   if (event.type !== "asset.failed") return { ...state, assets };
   return { ...state, assets, annotations: withdrawn(state, event.asset, event.seq ?? 0) };
 }
 
-function assetAfter(asset: Asset, event: Exclude<AssetEvent, { type: "asset.opened" }>): Asset {
+/** Add a keyframe; what was read on those that leave goes with them. */
+function withKeyframe(state: RoomState, asset: Asset, keyframe: Keyframe): RoomState {
+  const known = asset.keyframes.filter((each) => each.frame !== keyframe.frame);
+  if (known.length < MAX_KEYFRAMES) {
+    const grown = { ...asset, keyframes: [...known, keyframe] };
+    return { ...state, assets: put(state.assets, asset.asset, grown) };
+  }
+  const keyframes = [...known.slice(1 - MAX_KEYFRAMES), keyframe];
+  // A still that is shown unchanged keeps the rows of the one that it is like.
+  const needed = new Set(keyframes.map((each) => each.like ?? each.frame));
+  const rows = asset.rows.filter((row) => row.type === "speech" || needed.has(row.frame ?? 0));
+  const annotations = new Map(state.annotations);
+  for (const [id, mark] of annotations) {
+    const { target } = mark.annotation;
+    const isOld = target.asset === asset.asset && !needed.has(target.frame ?? 0);
+    if (isOld && mark.by.kind === "model") annotations.delete(id);
+  }
+  const assets = put(state.assets, asset.asset, { ...asset, keyframes, rows });
+  return { ...state, assets, annotations };
+}
+
+function assetAfter(
+  asset: Asset,
+  event: Exclude<AssetEvent, { type: "asset.opened" | "asset.keyframe" }>,
+): Asset {
   switch (event.type) {
     case "asset.committed":
       return { ...asset, status: "committed", size: event.size, sha256: event.sha256 };
@@ -165,6 +195,7 @@ function assetAfter(asset: Asset, event: Exclude<AssetEvent, { type: "asset.open
         message: event.message,
         rows: [],
         levels: [],
+        keyframes: [],
       };
   }
 }
@@ -302,6 +333,7 @@ const wholeAsset = (asset: AssetState): Asset => ({
   message: "",
   frames: 1,
   imaging: null,
+  keyframes: [],
   ...asset,
 });
 

@@ -206,16 +206,28 @@ export interface Annotation {
   observation?: string | null;
 }
 
-/** One piece of text; `score` is the recogniser's, 0 to 1. */
+/**
+ * One piece of text; `score` is the recogniser's, 0 to 1.
+ *
+ * Of a video or camera it was read on keyframe `frame`, at `pts_us`; null on a still picture.
+ */
 export interface TextRow {
   type: "text";
   id: string;
   box: Rectangle;
   text: string;
   score: number;
+  /** @default 0 */
+  frame?: number;
+  /** @default null */
+  pts_us?: number | null;
 }
 
-/** One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`. */
+/**
+ * One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+ *
+ * `frame` and `pts_us` are as in `text` rows.
+ */
 export interface LabRow {
   type: "lab";
   id: string;
@@ -235,6 +247,10 @@ export interface LabRow {
   cells?: Record<string, Rectangle>;
   /** @default 1.0 */
   score?: number;
+  /** @default 0 */
+  frame?: number;
+  /** @default null */
+  pts_us?: number | null;
 }
 
 /**
@@ -250,6 +266,21 @@ export interface SpeechRow {
   text: string;
   /** @default true */
   final?: boolean;
+}
+
+/**
+ * A still of a video or camera, number `frame`, that can be fetched as JPEG.
+ *
+ * `pts_us` is its time: from a video's beginning, or by the camera's own clock. `like` names an
+ * earlier keyframe that shows the same, whose rows are also those of this one.
+ */
+export interface Keyframe {
+  frame: number;
+  pts_us: number;
+  width: number;
+  height: number;
+  /** @default null */
+  like?: number | null;
 }
 
 /** One resolution that can be fetched; `level` is its longer side, 0 for full resolution. */
@@ -322,7 +353,12 @@ export interface Person {
   typing?: boolean;
 }
 
-/** All that a room knows of an asset. */
+/**
+ * All that a room knows of an asset.
+ *
+ * A camera is `open` while it sends and `read` when it has ended; it is never committed. Of its
+ * `keyframes` the newest are kept, with their rows and the marks that were made of those.
+ */
 export interface AssetState {
   asset: string;
   name: string;
@@ -355,6 +391,8 @@ export interface AssetState {
   frames?: number;
   /** @default null */
   imaging?: Imaging | null;
+  /** @default [] */
+  keyframes?: readonly Keyframe[];
 }
 
 /** A mark with who made it and when; deleted ones stay, so that they can be restored. */
@@ -470,6 +508,9 @@ export interface HeartbeatAck {
  * A `microphone` is written down while it comes; its `media_type` is "audio/webm;codecs=opus" or
  * the like, or "audio/pcm;rate=48000;channels=1" for 16-bit little-endian samples at whatever
  * rate they really have. With `asks` each utterance is also a question to the model.
+ *
+ * A `camera` sends "image/jpeg" stills, each in one frame or several of the same time with the
+ * last one flagged. The newest is looked at; `asset.camera` tells how many were passed over.
  */
 export interface StreamOpen {
   type: "stream.open";
@@ -738,7 +779,24 @@ export interface AssetProgress {
   total: number;
 }
 
-/** An upload began. `media_type` is what a microphone sends. */
+/**
+ * How a camera does: stills looked at, passed over for newer ones, and refused.
+ *
+ * `age_s` is how long the newest one had waited when it was looked at; `code` says why the last
+ * one was refused, null when it was not.
+ */
+export interface CameraState {
+  type: "asset.camera";
+  asset: string;
+  taken: number;
+  dropped: number;
+  refused: number;
+  age_s: number;
+  /** @default null */
+  code?: ErrorCode | null;
+}
+
+/** An upload began. `media_type` is what a microphone or camera sends. */
 export interface AssetOpened {
   type: "asset.opened";
   /** @default 0 */
@@ -780,7 +838,7 @@ export interface AssetCommitted {
  *
  * With `imaging` it is a medical image, whose levels show its first frame and whose `frames` can
  * be fetched one by one.
- * `duration_s` is that of a recording, whose `width` and `height` are 0.
+ * `duration_s` is that of a recording, whose `width` and `height` are 0, or of a video.
  */
 export interface AssetDetected {
   type: "asset.detected";
@@ -823,6 +881,21 @@ export interface AssetLevel {
   level: Level;
 }
 
+/** One more still of a video or camera can be fetched, at `{base}/{asset}/frames/{frame}`. */
+export interface AssetKeyframe {
+  type: "asset.keyframe";
+  /** @default 0 */
+  seq?: number;
+  /** @default "" */
+  epoch?: string;
+  at: number;
+  actor: Actor;
+  /** @default "" */
+  op_id?: string;
+  asset: string;
+  keyframe: Keyframe;
+}
+
 /** Rows that were read since the last of these. */
 export interface AssetObserved {
   type: "asset.observed";
@@ -838,7 +911,7 @@ export interface AssetObserved {
   rows: readonly ObservedRow[];
 }
 
-/** Perception is done with the asset. Times in seconds. */
+/** Perception is done with the asset; of a camera, it has ended. Times in seconds. */
 export interface AssetRead {
   type: "asset.read";
   /** @default 0 */
@@ -1098,6 +1171,7 @@ export type AnyEvent =
   | AssetCommitted
   | AssetDetected
   | AssetLevel
+  | AssetKeyframe
   | AssetObserved
   | AssetRead
   | AssetFailed
@@ -1140,4 +1214,5 @@ export type AnyServerMessage =
   | PresenceState
   | PresenceGone
   | AssetProgress
+  | CameraState
   | AnyEvent;

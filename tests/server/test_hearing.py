@@ -203,10 +203,3 @@ async def test_a_microphone_that_does_not_ask_and_a_cough_that_does_ask_nothing(
     await mei.say(type="stream.close", stream=1)
     await mei.hear("asset.read")
     assert not [e for e in mei.events() if e["type"] == "turn.started"]
-
-
-async def test_a_camera_is_not_read_yet_and_says_so(start, engine):
-    server = await start(engine)
-    mei = await server.join()
-    await mei.say(type="stream.open", stream=1, kind="camera")
-    assert (await mei.hear("stream.closed"))["code"] == "media_unsupported"

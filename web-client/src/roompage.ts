@@ -5,13 +5,14 @@ import { Connection, type Phase, type PhaseDetail, type Surroundings } from "./c
 import { newId, type Memory } from "./identity";
 import type { Act } from "./protocol/outbox";
 import type { Output, Session } from "./protocol/session";
-import type { AnyOp, AssetProgress, ErrorCode, Presence } from "./protocol/types.gen";
+import type { AnyOp, AssetProgress, CameraState, ErrorCode, Presence } from "./protocol/types.gen";
 import { Uploads } from "./upload";
+import { Camera } from "./camera";
 import { Composer } from "./view/composer";
 import { Microphone } from "./microphone";
 import { DeletedMarks, isUndo } from "./view/deleted";
 import { LabTable } from "./view/labtable";
-import { Pictures } from "./view/pictures";
+import { Pictures, type Spot } from "./view/pictures";
 import { PeopleList } from "./view/presence";
 import { showRole } from "./view/role";
 import { SpeechList } from "./view/speech";
@@ -19,7 +20,7 @@ import { StatusLine } from "./view/status";
 import { Toasts } from "./view/toasts";
 import { Transcript } from "./view/transcript";
 import { byId } from "./view/dom";
-import type { Box, Place } from "./view/viewport";
+import type { Place } from "./view/viewport";
 
 /** At most one position every so many milliseconds: 20 a second. */
 const PRESENCE_MS = 50;
@@ -42,10 +43,12 @@ export class RoomPage {
   private readonly lab: LabTable;
   private readonly speech = new SpeechList(byId("speech", HTMLElement));
   private readonly microphone: Microphone;
+  private readonly camera: Camera;
   private readonly people: PeopleList;
   private readonly composer: Composer;
   private readonly status = new StatusLine();
   private readonly progress = new Map<string, AssetProgress>();
+  private readonly cameras = new Map<string, CameraState>();
   private presence: Presence = { type: "presence" };
   private presenceTimer: number | null = null;
   private readonly failuresTold = new Set<string>();
@@ -79,9 +82,15 @@ export class RoomPage {
     this.uploads = new Uploads(this.connection, news, digest);
     this.microphone = new Microphone(this.connection, {
       microphoneChanged: () => this.draw(),
-      microphoneFailed: (message, code) =>
-        code === null ? this.toasts.show({ text: message, isError: true }) : this.tell(message, code),
+      microphoneFailed: (message, code) => this.deviceFailed(message, code),
     });
+    const cameraNews = {
+      cameraChanged: () => this.draw(),
+      cameraFailed: (message: string, code: ErrorCode | null) => this.deviceFailed(message, code),
+      cameraNamed: (asset: string) => this.pictures.choose(asset),
+    };
+    const preview = byId("camera-preview", HTMLVideoElement);
+    this.camera = new Camera(this.connection, cameraNews, preview);
     this.pictures = new Pictures(
       session,
       {
@@ -94,8 +103,8 @@ export class RoomPage {
       newId,
       memory.picture(room),
     );
-    const show = (place: { asset: string; box: Box } | null): void => this.pictures.light(place);
-    const reveal = (place: { asset: string; box: Box }): void => this.pictures.reveal(place);
+    const show = (place: Spot | null): void => this.pictures.light(place);
+    const reveal = (place: Spot): void => this.pictures.reveal(place);
     this.transcript = new Transcript(
       byId("transcript-scroll", HTMLElement),
       byId("transcript", HTMLElement),
@@ -115,6 +124,7 @@ export class RoomPage {
       interrupted: (turn) => this.connection.send({ type: "cancel", turn }),
       typing: (typing) => this.showPresence({ ...this.presence, typing }),
       microphonePressed: (asks) => this.useMicrophone(asks),
+      cameraPressed: () => this.useCamera(),
     });
     window.addEventListener("beforeunload", (event) => {
       // The browser forgets the files of a page that goes, so their uploads could not go on.
@@ -162,7 +172,13 @@ export class RoomPage {
         this.draw();
         return;
       case "stream":
-        if (!this.microphone.receive(output.message)) this.uploads.receive(output.message);
+        if (this.microphone.receive(output.message) || this.camera.receive(output.message)) return;
+        this.uploads.receive(output.message);
+        return;
+      case "camera":
+        if (this.cameras.size >= MAX_PROGRESS) this.cameras.clear();
+        this.cameras.set(output.camera.asset, output.camera);
+        this.draw();
         return;
       case "failed":
         this.assetFailed(output);
@@ -199,6 +215,7 @@ export class RoomPage {
       if (welcome !== null) showRole(welcome.role);
       this.uploads.connected(limits?.max_streams ?? 1, limits?.max_asset_bytes ?? Infinity);
       this.microphone.connected();
+      this.camera.connected();
       for (const text of welcome?.notices ?? []) this.notice(text);
       if (welcome?.durable === false) {
         this.notice("This server does not store durably what is said here.");
@@ -208,6 +225,7 @@ export class RoomPage {
     } else {
       this.uploads.disconnected();
       this.microphone.disconnected();
+      this.camera.disconnected();
     }
     if (phase === "ended") this.ended(detail.code ?? 0);
   }
@@ -267,6 +285,16 @@ export class RoomPage {
   private useMicrophone(asks: boolean): void {
     if (this.microphone.isOn) this.microphone.stop();
     else void this.microphone.start(this.session.me().name, asks);
+  }
+
+  private useCamera(): void {
+    if (this.camera.isOn) this.camera.stop();
+    else void this.camera.start(`${this.session.me().name}'s camera`);
+  }
+
+  private deviceFailed(message: string, code: ErrorCode | null): void {
+    if (code === null) this.toasts.show({ text: message, isError: true });
+    else this.tell(message, code);
   }
 
   private ask(text: string, interrupts: string | null): boolean {
@@ -357,7 +385,7 @@ export class RoomPage {
     const { session } = this;
     const { room } = session;
     const waiting = session.outbox.entries().map(({ act }) => act);
-    this.pictures.render(this.uploads.list(), this.progress);
+    this.pictures.render(this.uploads.list(), this.progress, this.cameras);
     this.transcript.render(room, waiting);
     this.speech.render(room);
     this.lab.render(room);
@@ -366,6 +394,7 @@ export class RoomPage {
     const running = [...room.turns.values()].filter(({ status }) => status === "running");
     this.composer.render(running.at(-1)?.turn ?? null, session.engineReady);
     this.composer.renderMicrophone(this.microphone.isOn);
+    this.composer.renderCamera(this.camera.isOn);
     this.status.pending(session.outbox.unacked().length);
   }
 }

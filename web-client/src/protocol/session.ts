@@ -17,6 +17,7 @@ import {
   type AnyEvent,
   type AnyServerMessage,
   type AssetProgress,
+  type CameraState,
   type Error as ErrorMessage,
   type ErrorCode,
   type Heartbeat,
@@ -50,6 +51,7 @@ export type Output =
   | { do: "people" }
   | { do: "access" }
   | { do: "progress"; progress: AssetProgress }
+  | { do: "camera"; camera: CameraState }
   | { do: "stream"; message: StreamOpened | StreamCredit | StreamClosed }
   | { do: "failed"; asset: string; code: ErrorCode; message: string }
   | { do: "refused"; act: Act; code: ErrorCode; message: string }
@@ -150,6 +152,8 @@ export class Session {
       }
       case "asset.progress":
         return [{ do: "progress", progress: message }];
+      case "asset.camera":
+        return [{ do: "camera", camera: message }];
       default:
         return this.happened(message);
     }

@@ -1,16 +1,18 @@
 /** The pictures of the room, and files on their way to it. */
 
 import type { Asset, RoomState } from "../protocol/room";
-import type { AssetProgress } from "../protocol/types.gen";
+import type { AssetProgress, CameraState } from "../protocol/types.gen";
 import type { Upload } from "../upload";
 import { isOutOfRange } from "./labtable";
-import { duration, isRecording, speechOf } from "./speech";
+import { duration, isRecording, isVideo, speechOf } from "./speech";
 import { KeyedChildren, element, setAttributes, setText } from "./dom";
 
 export interface AssetStripNews {
   assetChosen(asset: string): void;
   /** Where a level of an asset lies; null without permission. */
   levelUrl(asset: string, level: number): string | null;
+  /** Where a keyframe of an asset lies. */
+  frameUrl(asset: string, frame: number): string | null;
 }
 
 interface Card {
@@ -42,11 +44,13 @@ export class AssetStrip {
     room: RoomState,
     uploads: readonly Upload[],
     progress: ReadonlyMap<string, AssetProgress>,
+    cameras: ReadonlyMap<string, CameraState>,
     shown: string | null,
   ): void {
     const byAsset = new Map(uploads.map((upload) => [upload.asset, upload]));
     const cards = [...room.assets.values()].map((asset): [string, Card] => {
-      const card = cardOf(asset, byAsset.get(asset.asset), progress.get(asset.asset));
+      const name = asset.asset;
+      const card = cardOf(asset, byAsset.get(name), progress.get(name), cameras.get(name));
       const words = [whichOf(asset, room), card.words].filter(Boolean).join(" · ");
       return [asset.asset, { ...card, words, isShown: asset.asset === shown }];
     });
@@ -99,16 +103,19 @@ export class AssetStrip {
     const has = new Set(asset.levels.map(({ level }) => level));
     const level = THUMBNAIL_LEVELS.find((wanted) => has.has(wanted));
     const url = level === undefined ? null : this.news.levelUrl(asset.asset, level);
-    if (url === null) {
+    const last = asset.keyframes.at(-1);
+    const shown = url ?? (last === undefined ? null : this.news.frameUrl(asset.asset, last.frame));
+    if (shown === null) {
       thumb.replaceChildren();
       setAttributes(thumb, { "data-level": null });
       return;
     }
     // The ticket in the URL is renewed now and then; the picture behind it stays the same.
-    if (thumb.getAttribute("data-level") === String(level)) return;
-    setAttributes(thumb, { "data-level": level! });
+    const key = url === null ? `frame ${last?.frame}` : String(level);
+    if (thumb.getAttribute("data-level") === key) return;
+    setAttributes(thumb, { "data-level": key });
     const image = element("img", { alt: "", draggable: "false" });
-    image.src = url;
+    image.src = shown;
     image.decode().then(
       () => thumb.replaceChildren(image),
       () => setAttributes(thumb, { "data-level": null }),
@@ -120,6 +127,7 @@ function cardOf(
   asset: Asset,
   upload: Upload | undefined,
   progress: AssetProgress | undefined,
+  camera: CameraState | undefined,
 ): Omit<Card, "isShown"> {
   const card = { asset, name: asset.name || "Unnamed file", status: asset.status };
   switch (asset.status) {
@@ -128,6 +136,7 @@ function cardOf(
       const size = upload?.size ?? asset.size;
       const part = done === null || !size ? -1 : done / size;
       if (asset.kind === "microphone") return { ...card, words: "Recording…", progress: null };
+      if (asset.kind === "camera") return { ...card, words: cameraWords(camera), progress: null };
       const words = upload?.stage === "checking" ? "Checking…" : `Uploading${percent(part)}`;
       return { ...card, words, progress: part };
     }
@@ -158,8 +167,20 @@ function readWords(asset: Asset): string {
     const said = speechOf(asset).length;
     return `${duration(asset.duration_s)} · ${said > 0 ? `${said} utterances` : "no speech"}`;
   }
+  if (isVideo(asset)) return `${duration(asset.duration_s)} · ${count(asset.rows.length, "line")}`;
+  if (asset.kind === "camera") return `${count(asset.keyframes.length, "keyframe")} · off`;
   if (asset.rows.length === 0) return "Ready";
   return asset.rows.length === 1 ? "1 line of text" : `${asset.rows.length} lines of text`;
+}
+
+const count = (number: number, what: string): string =>
+  number === 0 ? `no ${what}` : number === 1 ? `1 ${what}` : `${number} ${what}s`;
+
+/** How a camera does: how far behind it is shown, and how much was passed over. */
+function cameraWords(camera: CameraState | undefined): string {
+  if (camera === undefined) return "Live";
+  const behind = `${camera.age_s.toFixed(1)} s behind`;
+  return camera.dropped > 0 ? `Live · ${behind} · ${camera.dropped} skipped` : `Live · ${behind}`;
 }
 
 function waitingCard(upload: Upload): Card {

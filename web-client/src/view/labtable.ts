@@ -3,11 +3,11 @@
 import type { Asset, RoomState } from "../protocol/room";
 import type { LabRow, ObservedRow } from "../protocol/types.gen";
 import { KeyedChildren, element, setAttributes, setText } from "./dom";
-import type { Box } from "./viewport";
+import type { Spot } from "./pictures";
 
 export interface LabTableNews {
-  rowHovered(place: { asset: string; box: Box } | null): void;
-  rowChosen(place: { asset: string; box: Box }): void;
+  rowHovered(place: Spot | null): void;
+  rowChosen(place: Spot): void;
 }
 
 interface Entry {
@@ -43,10 +43,12 @@ export class LabTable {
     private readonly news: LabTableNews,
   ) {
     this.rows = new KeyedChildren<Line, HTMLElement>(body, newRow, drawLine);
-    const placeOf = (event: Event): { asset: string; box: Box } | null => {
+    const placeOf = (event: Event): Spot | null => {
       const row = event.target instanceof Element ? event.target.closest("tr") : null;
       const entry = this.entries.get(row?.dataset["key"] ?? "");
-      return entry === undefined ? null : { asset: entry.asset, box: entry.row.box };
+      return entry === undefined
+        ? null
+        : { asset: entry.asset, box: entry.row.box, observation: entry.row.id };
     };
     for (const type of ["pointerover", "focusin"]) {
       body.addEventListener(type, (event) => news.rowHovered(placeOf(event)));
@@ -88,7 +90,7 @@ export class LabTable {
     this.body.parentElement!.hidden = total === 0;
   }
 
-  private choose(place: { asset: string; box: Box } | null): void {
+  private choose(place: Spot | null): void {
     if (place !== null) this.news.rowChosen(place);
   }
 }

@@ -2,7 +2,15 @@
 
 import type { Asset, RoomState } from "../protocol/room";
 import type { Session } from "../protocol/session";
-import type { AnyOp, AssetProgress, Annotation, LabRow, Role, Shape } from "../protocol/types.gen";
+import type {
+  AnyOp,
+  AssetProgress,
+  Annotation,
+  CameraState,
+  LabRow,
+  Role,
+  Shape,
+} from "../protocol/types.gen";
 import { mayUpload, mayWrite } from "../roles";
 import type { Upload } from "../upload";
 import { AnnotationLayer } from "./annotations";
@@ -13,9 +21,17 @@ import { ImagingBar } from "./imagingbar";
 import { Inspector } from "./inspector";
 import { Cursors } from "./presence";
 import { Series } from "./series";
+import { Timeline } from "./timeline";
 import { duration, isRecording } from "./speech";
 import { Viewer, ZOOM_STEP } from "./viewer";
 import type { Box, Place } from "./viewport";
+
+/** A place that is spoken of: a box, and the row that it came from. */
+export interface Spot {
+  readonly asset: string;
+  readonly box: Box;
+  readonly observation: string;
+}
 
 export interface PicturesNews {
   act(op: AnyOp): void;
@@ -43,11 +59,13 @@ export class Pictures {
   private readonly strip: AssetStrip;
   private readonly cursors: Cursors;
   private readonly series: Series;
+  private readonly timeline: Timeline;
   private readonly tools = [...document.querySelectorAll<HTMLElement>("[role=radio][data-tool]")];
   private readonly dropZone = byId("drop-zone", HTMLElement);
   private readonly player = byId("player", HTMLAudioElement);
   private readonly pictureName = byId("picture-name", HTMLElement);
-  private spot: { asset: string; box: Box } | null = null;
+  private readonly nothingHere = byId("nothing-here", HTMLElement);
+  private spot: Spot | null = null;
 
   constructor(
     private readonly session: Session,
@@ -60,6 +78,7 @@ export class Pictures {
     const stage = byId("stage", HTMLElement);
     this.viewer = new Viewer(root, stage, overlay);
     this.series = new Series(stage, new ImagingBar(), (frame) => this.frameShown(frame));
+    this.timeline = new Timeline(stage, () => this.keyframeShown());
     this.layer = new AnnotationLayer(this.viewer, overlay, byId("labels", HTMLElement));
     this.cursors = new Cursors(byId("cursors", HTMLElement), this.viewer);
     this.inspector = new Inspector({
@@ -78,6 +97,7 @@ export class Pictures {
     this.strip = new AssetStrip(byId("assets", HTMLElement), {
       assetChosen: (asset) => this.choose(asset),
       levelUrl: (asset, level) => this.levelUrl(asset, level),
+      frameUrl: (asset, frame) => this.frameUrl(asset, frame),
     });
     this.listen(root);
     this.useTool("rectangle");
@@ -91,11 +111,15 @@ export class Pictures {
     this.chosen = asset;
     this.news.pictureChosen(asset);
     this.layer.select(null);
-    this.render([], new Map());
+    this.render([], new Map(), new Map());
     this.news.pointed(asset, null);
   }
 
-  render(uploads: readonly Upload[], progress: ReadonlyMap<string, AssetProgress>): void {
+  render(
+    uploads: readonly Upload[],
+    progress: ReadonlyMap<string, AssetProgress>,
+    cameras: ReadonlyMap<string, CameraState>,
+  ): void {
     const { room } = this.session;
     const asset = this.assetToShow(room);
     if (asset === null) this.viewer.clear();
@@ -104,12 +128,15 @@ export class Pictures {
     const decoded = asset === null ? undefined : progress.get(asset.asset);
     const ready = decoded?.stage === "frames" ? decoded.done : 0;
     this.series.show(asset, ready, (frame) => this.frameUrl(asset?.asset ?? "", frame));
+    this.timeline.show(asset, (frame) => this.frameUrl(asset?.asset ?? "", frame));
     this.offerWindowTool();
-    this.dropZone.hidden = !mayUpload(this.role) || room.assets.size > 0 || uploads.length > 0;
+    const isEmpty = room.assets.size === 0 && uploads.length === 0;
+    this.dropZone.hidden = !mayUpload(this.role) || !isEmpty;
+    this.nothingHere.hidden = mayUpload(this.role) || !isEmpty;
     setText(this.pictureName, asset === null ? "" : pictureWords(asset));
     setAttributes(this.pictureName, { title: asset?.name ?? null });
     this.play(asset);
-    this.strip.render(room, uploads, progress, asset?.asset ?? null);
+    this.strip.render(room, uploads, progress, cameras, asset?.asset ?? null);
     this.renderMarks();
     this.renderCursors();
   }
@@ -124,19 +151,31 @@ export class Pictures {
   }
 
   /** Light up a place while it is spoken of. */
-  light(place: { asset: string; box: Box } | null): void {
+  light(place: Spot | null): void {
     this.spot = place;
-    const { asset, frame } = this.viewer;
-    // What was read, was read on the first frame.
-    this.layer.highlight(place?.asset === asset && frame === 0 ? (place?.box ?? null) : null);
+    const isHere =
+      place !== null && place.asset === this.viewer.asset && this.isOnScreen(this.frameOf(place));
+    this.layer.highlight(isHere ? place.box : null);
   }
 
   /** Bring a place into view. */
-  reveal(place: { asset: string; box: Box }): void {
+  reveal(place: Spot): void {
     if (place.asset !== this.viewer.asset) this.choose(place.asset);
     this.series.go(0);
+    this.timeline.reveal(this.frameOf(place));
     this.light(place);
     this.viewer.reveal(place.box);
+  }
+
+  /** The keyframe on which a row was read; of a still picture its only frame. */
+  private frameOf({ asset, observation }: Spot): number {
+    const row = this.session.room.assets.get(asset)?.rows.find(({ id }) => id === observation);
+    return row === undefined || row.type === "speech" ? 0 : (row.frame ?? 0);
+  }
+
+  /** Whether what is on a frame of the asset can be seen now. */
+  private isOnScreen(frame: number): boolean {
+    return this.timeline.isUsed ? this.timeline.has(frame) : frame === this.viewer.frame;
   }
 
   private assetToShow(room: RoomState): Asset | null {
@@ -186,6 +225,11 @@ export class Pictures {
     this.renderMarks();
   }
 
+  private keyframeShown(): void {
+    this.viewer.frame = this.timeline.shown?.frame ?? 0;
+    this.renderMarks();
+  }
+
   /** The tool is there while there is gray that it can change. */
   private offerWindowTool(): void {
     const { hasWindow } = this.series;
@@ -196,18 +240,19 @@ export class Pictures {
   private mayDraw(): boolean {
     const asset = this.session.room.assets.get(this.viewer.asset ?? "");
     if (!mayWrite(this.role)) return false;
+    if (this.timeline.isUsed) return this.timeline.shown !== null;
     return asset?.status === "committed" || asset?.status === "read";
   }
 
   private renderMarks(): void {
-    const { asset, frame } = this.viewer;
+    const { asset } = this.viewer;
     const hasPlace = this.viewer.size !== null;
     const flags = this.flagsOf(asset);
     const marks = this.session
       .marks()
       .filter(({ mark }) => {
         const { target } = mark.annotation;
-        return target.asset === asset && (target.frame ?? 0) === frame;
+        return target.asset === asset && this.isOnScreen(target.frame ?? 0);
       })
       .map((drawn) => {
         const { observation } = drawn.mark.annotation;
@@ -231,7 +276,9 @@ export class Pictures {
   private put(shape: Shape): void {
     const { asset, frame } = this.viewer;
     if (asset === null) return;
-    const target = frame === 0 ? { asset } : { asset, frame };
+    const { shown } = this.timeline;
+    const still = frame === 0 ? { asset } : { asset, frame };
+    const target = shown === null ? still : { asset, frame: shown.frame, pts_us: shown.pts_us };
     const annotation: Annotation = { id: this.newId(), target, shape };
     this.news.act({ type: "annotation.put", annotation });
     this.layer.select(annotation.id);
@@ -278,7 +325,8 @@ export class Pictures {
       if (tool === "window" && !this.series.hasWindow) return;
       if (tool !== undefined) this.useTool(tool === "window" || mayWrite(this.role) ? tool : "select");
       else if (step !== undefined) {
-        this.series.step(step);
+        if (this.timeline.isUsed) this.timeline.step(step);
+        else this.series.step(step);
         event.preventDefault();
       }
       else if ((event.key === "Delete" || event.key === "Backspace") && selected !== null) {

@@ -13,6 +13,8 @@ export const speechOf = (asset: Asset): SpeechRow[] =>
 export const isRecording = (asset: Asset): boolean =>
   asset.kind === "microphone" || asset.media_type.startsWith("audio/");
 
+export const isVideo = (asset: Asset): boolean => asset.media_type.startsWith("video/");
+
 /** "1:05" for 65 seconds. */
 export function duration(seconds: number): string {
   const whole = Math.floor(seconds);

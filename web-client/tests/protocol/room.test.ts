@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { EventGap, apply, emptyRoom, fromSnapshot, type RoomState } from "../../src/protocol/room";
+import {
+  EventGap,
+  MAX_KEYFRAMES,
+  apply,
+  emptyRoom,
+  fromSnapshot,
+  type RoomState,
+} from "../../src/protocol/room";
 import type { AnyEvent, Snapshot } from "../../src/protocol/types.gen";
 import { vectors } from "../vectors";
 
@@ -79,5 +86,33 @@ describe("states", () => {
     const after = apply(state, newer);
     expect(after.seq).toBe(5);
     expect(after.turns).toBe(state.turns);
+  });
+
+  test("a camera keeps its newest keyframes with what was read on them", () => {
+    const shown = (frame: number, like: number | null): AnyEvent =>
+      ({
+        type: "asset.keyframe",
+        asset: "a",
+        keyframe: { frame, pts_us: frame, width: 9, height: 9, like },
+      }) as unknown as AnyEvent;
+    const read = (frame: number): AnyEvent =>
+      ({
+        type: "asset.observed",
+        asset: "a",
+        rows: [{ type: "text", id: `r${frame}`, box: shape, text: "x", score: 1, frame, pts_us: frame }],
+      }) as unknown as AnyEvent;
+    let state = apply(emptyRoom(), { ...events[0]!, seq: 1, epoch: "e1", at, actor });
+    const add = (event: AnyEvent): void => {
+      state = apply(state, { ...event, seq: state.seq + 1, epoch: "e1", at, actor });
+    };
+    for (let frame = 0; frame < MAX_KEYFRAMES + 3; frame += 1) {
+      add(shown(frame, frame > 2 && frame <= 5 ? 2 : null));
+      if (frame === 1 || frame === 2) add(read(frame));
+    }
+    const asset = state.assets.get("a")!;
+    expect(asset.keyframes).toHaveLength(MAX_KEYFRAMES);
+    expect(asset.keyframes[0]!.frame).toBe(3);
+    // Row 2 is that of keyframes 3 to 5, which are still there.
+    expect(asset.rows.map(({ id }) => id)).toEqual(["r2"]);
   });
 });

@@ -10,7 +10,7 @@ PORT ?= 8760
 WEB := web-client
 WEB_SOURCES := $(shell find $(WEB)/src $(WEB)/public $(WEB)/*.html $(WEB)/*.ts $(WEB)/*.css -type f 2>/dev/null)
 
-.PHONY: all run test check fix install models web test-python test-web test-requirements size clean
+.PHONY: all run test soak check fix install models web test-python test-web test-requirements size clean
 .DEFAULT_GOAL := all
 
 all: check test ## everything CI does
@@ -63,6 +63,9 @@ test: test-requirements check models web test-web test-python ## every test, on 
 
 test-python: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
+
+soak: $(VENV)/installed-dev ## the seeded faults in full: 20 rounds of killed workers and Redis restarts
+	CONSILIUM_SOAK_ROUNDS=20 $(BIN)/python -m pytest tests/faults/test_workers.py -k R10 --durations=3
 
 test-web: $(WEB)/node_modules/.package-lock.json
 	cd $(WEB) && npm test --silent

@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import async_playwright
 
 from tests.support.product import ROOT, Product
+from tests.support.redis_server import RedisServer
 
 CHROME_OPTIONS = [
     "--no-sandbox",
@@ -35,14 +36,31 @@ def chrome_path() -> str:
     return str(mac)
 
 
-@pytest.fixture(scope="session")
-def product():
-    """The product as `consilium serve` starts it; needs `make web` and `make models`."""
+MODES = ("one process", "two workers")
+
+
+@pytest.fixture(scope="session", params=MODES)
+def product(request: pytest.FixtureRequest):
+    """The product as `consilium serve` starts it; needs `make web` and `make models`.
+
+    Once as one process over SQLite, once as two workers over Redis with the people of each room
+    at different workers: what people see is the same.
+    """
     assert (ROOT / "web-client/dist/index.html").exists(), "the page is not built: make web"
     with tempfile.TemporaryDirectory(prefix="consilium-") as folder:
-        running = Product(Path(folder)).start()
+        if request.param == "one process":
+            running = Product(Path(folder)).start()
+            yield running
+            running.stop()
+            return
+        redis = RedisServer(Path(folder) / "redis").start()
+        options = ("--workers", "2", "--redis", redis.url)
+        running = Product(Path(folder) / "house", *options).start_switched()
         yield running
         running.stop()
+        redis.stop()
+        together = [seats for seats in running.seats.values() if len(seats) > 1]
+        assert all(len(set(seats)) > 1 for seats in together), "a room had one worker alone"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from tests.support.labsheet_render import render_sheet
 from tests.support.product import Product
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.model]
 
@@ -19,11 +20,20 @@ PATIENCE_S = 60.0
 LONG_QUESTION = "Write a long and detailed essay about glucose, its role and its measurement."
 
 
-@pytest.fixture
-def product(tmp_path):
-    running = Product(tmp_path / "house").start()
+@pytest.fixture(params=["one process", "two workers"])
+def product(request, tmp_path):
+    """Once over SQLite, once as two workers over Redis with people at different workers."""
+    if request.param == "one process":
+        running = Product(tmp_path / "house").start()
+        yield running
+        running.stop()
+        return
+    redis = RedisServer(tmp_path / "redis").start()
+    running = Product(tmp_path / "house", "--workers", "2", "--redis", redis.url)
+    running.start_switched()
     yield running
     running.stop()
+    redis.stop()
 
 
 async def join(product: Product, name: str, **hello) -> RawClient:

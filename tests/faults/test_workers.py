@@ -22,6 +22,8 @@ from tests.support.workers import worker_with, workers_of
 
 pytestmark = [pytest.mark.fault]
 
+# Three in every run of the tests, twenty in `make soak`.
+ROUNDS = int(os.environ.get("CONSILIUM_SOAK_ROUNDS", "3"))
 ACTS = 60
 PEOPLE = 4
 LONG_QUESTION = "Write a long and detailed essay about glucose, its role and its measurement."
@@ -71,7 +73,7 @@ async def disturb(product: Product, redis: RedisServer, draw: random.Random) -> 
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(1, ROUNDS + 1))
 async def test_R10_no_acknowledged_act_is_lost_doubled_or_reordered(house, seed):
     product, redis = house
     draw, name = random.Random(seed), f"round-{seed}"

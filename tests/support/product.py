@@ -12,18 +12,27 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.switch import Switch
+from tests.support.workers import workers_of
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_LIMIT_S = 60.0
 
 
 class Product:
-    """One `consilium serve` on loopback; `stop` and `kill` end only what it started."""
+    """One `consilium serve` on loopback; `stop` and `kill` end only what it started.
+
+    With more workers than one, `port` is that of a switch which seats the people of a room at
+    different workers (`tests.support.switch`).
+    """
 
     def __init__(self, data_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.data_dir = data_dir
         self._options = options
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._switch: Switch | None = None
+        self._seats: dict[str, list[int]] = {}
         self.port = 0
 
     @property
@@ -65,6 +74,19 @@ class Product:
             self.wait_ready()
         return self
 
+    def start_switched(self, *, ready: bool = True) -> Product:
+        """Start two workers behind a switch."""
+        self.start(ready=ready)
+        self._switch = Switch(self.pid, self.port).start()
+        self.port = self._switch.port
+        self._seats = self._switch.seats
+        return self
+
+    @property
+    def seats(self) -> dict[str, list[int]]:
+        """By room, the workers at which its people were seated, in their order."""
+        return self._seats
+
     def wait_ready(self) -> None:
         """Wait until the model answers."""
         self._until(lambda: self._answers("/readyz"))
@@ -90,6 +112,12 @@ class Product:
         return False
 
     def _end(self, with_signal: signal.Signals, limit_s: float) -> None:
+        if self._switch is not None:
+            self._switch.stop()
+            self._switch = None
+        if with_signal is signal.SIGKILL and self._process is not None:
+            for worker in workers_of(self.pid):
+                worker.kill()
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(with_signal)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import psutil
 
-from tests.support.product import Product
 from tests.support.raw_client import RawClient
 
 
 def workers_of(parent: int) -> list[psutil.Process]:
     """The server processes below a parent, oldest first."""
     found = []
-    for child in psutil.Process(parent).children():
+    try:
+        children = psutil.Process(parent).children()
+    except psutil.NoSuchProcess:
+        return []
+    for child in children:
         try:
             if "server.worker" in child.cmdline():
                 found.append(child)
@@ -20,7 +25,13 @@ def workers_of(parent: int) -> list[psutil.Process]:
     return sorted(found, key=lambda each: each.pid)
 
 
-def worker_with(product: Product, client: RawClient) -> int:
+class Parent(Protocol):
+    """A product that was started without a switch (`tests.support.product.Product`)."""
+
+    pid: int
+
+
+def worker_with(product: Parent, client: RawClient) -> int:
     """The process at the other end of a client's socket."""
     port = client.socket.local_address[1]
     for worker in workers_of(product.pid):

@@ -6,12 +6,15 @@ Starts the product on a free port, lets two people work in two browsers, and pho
 from __future__ import annotations
 
 import asyncio
+import io
 import tempfile
 from pathlib import Path
 
-from playwright.async_api import async_playwright, expect
+from PIL import Image
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.e2e.conftest import CHROME_OPTIONS, chrome_path
+from tests.support.filming import encoded
 from tests.support.labsheet_render import photo, render_sheet
 from tests.support.page import Visitor
 from tests.support.product import Product
@@ -49,7 +52,33 @@ async def take(product: Product) -> None:
         await heart.page.mouse.move(620, 480)
         await lab.page.wait_for_timeout(500)
         await lab.page.screenshot(path=FOLDER / "two-people.png")
+        await take_video(browser, product)
         await browser.close()
+
+
+async def take_video(browser: Browser, product: Product) -> None:
+    """A video with its timeline, at both widths."""
+    lab = await Visitor.arrive(browser, product.base, "ward-4", "Dr Wu", "Laboratory")
+    phone = await Visitor.arrive(
+        browser, product.base, "ward-4", "Dr Li", "Endocrinology", size=(390, 844)
+    )
+    sheet = Image.open(io.BytesIO(render_sheet(21, "en").png)).convert("RGB")
+    whole = Image.new("RGB", (sheet.width // 2 * 2, sheet.height // 2 * 2), "white")
+    whole.paste(sheet)
+    with tempfile.TemporaryDirectory() as folder:
+        shots = [(Image.new("RGB", whole.size, "#20303a"), 2.0), (whole, 4.0)]
+        clip = encoded(shots, ".mp4", Path(folder), rate=5, options={"crf": "14"})
+    await lab.at("file-input").set_input_files(
+        {"name": "ward round.mp4", "mimeType": "video/mp4", "buffer": clip}
+    )
+    card = lab.at("asset").first
+    await expect(card).to_have_attribute("data-status", "read", timeout=60_000)
+    for visitor, name in ((lab, "video.png"), (phone, "video-phone.png")):
+        await visitor.at("timeline-slider").focus()
+        for _ in range(3):
+            await visitor.at("timeline-slider").press("ArrowRight")
+        await expect(visitor.at("viewer-keyframe")).to_have_attribute("data-frame", "3")
+        await visitor.page.screenshot(path=FOLDER / name)
 
 
 def main() -> None:

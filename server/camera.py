@@ -168,13 +168,15 @@ class Watch:
 
     async def run(self) -> None:
         """Watch to the end; an engine that is lost is asked again while the camera goes on."""
-        hosted = await self._watching.hub.enter(self._camera.claim.room)
+        claim, looking = self._camera.claim, self._watching.looking
+        hosted = await self._watching.hub.enter(claim.room)
         try:
-            while not self._end.done():
-                await self._watch(hosted)
-                await asyncio.wait({self._end}, timeout=AGAIN_S)
+            async with looking.alone(claim.room, claim.asset):
+                while not self._end.done():
+                    await self._watch(hosted)
+                    await asyncio.wait({self._end}, timeout=AGAIN_S)
             if self._end.result():
-                await hosted.room.record(ended(self._camera.claim.asset, self._now_ms()))
+                await hosted.room.record(ended(claim.asset, self._now_ms()))
         finally:
             self._watching.hub.leave(hosted)
 

@@ -98,23 +98,33 @@ class Microphone:
 
     async def run(self) -> None:
         """Listen to the end; a recording that was not heard whole is heard again as a file."""
-        hosted = await self._hearing.hub.enter(self._claim.room)
+        claim, looking = self._claim, self._hearing.looking
+        hosted = await self._hearing.hub.enter(claim.room)
         try:
-            listening = asyncio.create_task(self._listen(hosted))
-            try:
-                if await self._end:
-                    await self._conclude(hosted, await listening)
-            finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+            async with looking.alone(claim.room, claim.asset):
+                is_whole = await self._hear(hosted)
+            if not is_whole:
+                looking.look(claim.room, claim.asset, claim.media_type)
         finally:
             self._hearing.hub.leave(hosted)
 
-    async def _conclude(self, hosted: Hosted, end: api.Completed | None) -> None:
+    async def _hear(self, hosted: Hosted) -> bool:
+        """Listen until the recording is over; False when it has to be heard again."""
+        listening = asyncio.create_task(self._listen(hosted))
+        try:
+            if not await self._end:
+                return True
+            end = await listening
+            if end is None or self._is_behind:
+                return False
+            await self._conclude(hosted, end)
+            return True
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def _conclude(self, hosted: Hosted, end: api.Completed) -> None:
         asset = self._claim.asset
-        if end is None or self._is_behind:
-            self._hearing.looking.look(hosted.room.name, asset, self._claim.media_type)
-            return
         await hosted.room.record(
             AssetRead(
                 at=self._hearing.looking.now_ms(),

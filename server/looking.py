@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import assert_never, cast
 
 from engine import api
@@ -117,6 +118,20 @@ class Looking:
             await hosted.room.record(failure)
         finally:
             await gather.close()
+
+    @asynccontextmanager
+    async def alone(self, room: str, asset: str) -> AsyncIterator[None]:
+        """Keep everybody else, here and at other processes, from looking at an asset.
+
+        A recording that is committed and still written down looks as if nobody had read it.
+        """
+        self._looked_at.add(asset)
+        await self._take(room, asset)
+        try:
+            yield
+        finally:
+            self._looked_at.discard(asset)
+            await self._leases.let_go(room, _lease(asset))
 
     async def follow(
         self,

@@ -203,3 +203,22 @@ async def test_a_microphone_that_does_not_ask_and_a_cough_that_does_ask_nothing(
     await mei.say(type="stream.close", stream=1)
     await mei.hear("asset.read")
     assert not [e for e in mei.events() if e["type"] == "turn.started"]
+
+
+async def test_a_room_that_is_mended_leaves_a_recording_to_who_still_listens_to_it(start, engine):
+    """With several processes a room is mended again and again: two looks at once failed it."""
+    server = await start(engine)
+    mei = await server.join("Mei")
+    asset = await open_microphone(mei)
+    await mei.socket.send(MediaFrame(1, 0, CHUNK, MediaKind.MICROPHONE).serialize())
+    await mei.say(type="stream.close", stream=1)
+    await mei.hear("asset.committed", asset=asset)
+    hub = server.server.hub
+    hosted = await hub.enter("ward-7")
+    await hosted.room.between(lambda state: hub.on_load(hosted.room, state))
+    await mei.comment("c1")
+    assert len(engine.opened) == 1
+    engine.completes(asset)
+    await mei.hear("asset.read", asset=asset)
+    assert len(engine.opened) == 1
+    hub.leave(hosted)

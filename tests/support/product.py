@@ -83,6 +83,11 @@ class Product:
         return self
 
     @property
+    def is_switched(self) -> bool:
+        """Whether it was started as two workers behind a switch."""
+        return bool(self._seats)
+
+    @property
     def seats(self) -> dict[str, list[int]]:
         """By room, the workers at which its people were seated, in their order."""
         return self._seats
@@ -112,16 +117,16 @@ class Product:
         return False
 
     def _end(self, with_signal: signal.Signals, limit_s: float) -> None:
-        if self._switch is not None:
-            self._switch.stop()
-            self._switch = None
         if with_signal is signal.SIGKILL and self._process is not None:
             for worker in workers_of(self.pid):
                 worker.kill()
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.send_signal(with_signal)
-        self._process.wait(limit_s)
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(with_signal)
+            self._process.wait(limit_s)
+        # Last: what the workers say at their end still goes through it.
+        if self._switch is not None:
+            self._switch.stop()
+            self._switch = None
 
     def _until(self, holds: object) -> None:
         assert callable(holds) and self._process is not None

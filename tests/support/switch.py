@@ -65,6 +65,9 @@ class Switch:
         self._tasks.add(task)
         try:
             await self._forward(reader, writer)
+        # Only when the switch is stopped; a task of the stream server may not end by it.
+        except asyncio.CancelledError:
+            pass
         finally:
             self._tasks.discard(task)
             writer.transport.abort()

@@ -18,7 +18,7 @@ class Gate:
         self.cuts = 0
         self.sent_bytes = 0
         self._upstream = upstream
-        self._cut_at: int | None = None
+        self._cuts_at: list[int] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -38,9 +38,9 @@ class Gate:
         """The address of the page behind it."""
         return f"http://127.0.0.1:{self.port}"
 
-    def cut_after(self, count: int) -> None:
-        """Cut once the clients have sent so many bytes more."""
-        self._cut_at = self.sent_bytes + count
+    def cut_after(self, *counts: int) -> None:
+        """Cut each time the clients have sent so many bytes from now on; counts rise."""
+        self._cuts_at = [self.sent_bytes + count for count in counts]
 
     def cut(self) -> None:
         """Abort every connection now."""
@@ -76,8 +76,8 @@ class Gate:
                 await target.drain()
                 if is_sent:
                     self.sent_bytes += len(block)
-                    if self._cut_at is not None and self.sent_bytes >= self._cut_at:
-                        self._cut_at = None
+                    if self._cuts_at and self.sent_bytes >= self._cuts_at[0]:
+                        self._cuts_at.pop(0)
                         self.cut()
             if target.can_write_eof():
                 target.write_eof()

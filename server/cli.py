@@ -115,7 +115,10 @@ def token(
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What to ask the model.")],
-    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Send a picture.")] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Send a picture, DICOM file, recording or video."),
+    ] = None,
     url: Annotated[str, typer.Option(help="The server.")] = "ws://127.0.0.1:8760",
     room: Annotated[str, typer.Option(help="The room.")] = "lobby",
     name: Annotated[str, typer.Option(help="Your name.")] = "Terminal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from protocol.client import connect
 from protocol.consultation import Consultation, TurnHandle
 from protocol.errors import CloseCode, ErrorCode
 from protocol.joining import AnswerFailed, ConsultationError, Disconnected, UploadFailed
-from protocol.shapes import LabRow
+from protocol.messages import AssetProgress
+from protocol.shapes import LabRow, SpeechRow, TextRow
 from protocol.state import AssetState, TurnState
 
 REFRESH_PER_S = 10
@@ -83,6 +85,7 @@ async def _ask(room: Consultation, question: Question) -> int:
         transient=True,
         auto_refresh=console.is_terminal,
     )
+    reading = asyncio.create_task(screen.follow_reading())
     with live:
         for path in question.files:
             screen.uploading[path.name] = (0, path.stat().st_size)
@@ -98,6 +101,7 @@ async def _ask(room: Consultation, question: Question) -> int:
                 console.file.write(piece)
                 console.file.flush()
         end = await screen.turn.done()
+    reading.cancel()
     # The live display is gone when it ends; what it showed last stays as plain output.
     console.print(screen.render() if console.is_terminal else "")
     if not console.is_terminal and end.finish == "length":
@@ -126,11 +130,17 @@ class Screen:
     room: Consultation
     uploading: dict[str, tuple[int, int]] = field(default_factory=dict)
     assets: list[str] = field(default_factory=list)
+    reading: dict[str, AssetProgress] = field(default_factory=dict)
     turn: TurnHandle | None = None
 
     def progress_of(self, name: str) -> _Progress:
         """Return the callback that moves one file's bar."""
         return _Progress(self, name)
+
+    async def follow_reading(self) -> None:
+        """Keep how far each asset is read, until cancelled."""
+        async for told in self.room.events(AssetProgress):
+            self.reading[told.asset] = told
 
     def render(self) -> RenderableType:
         """Draw the present state."""
@@ -141,6 +151,9 @@ class Screen:
         for asset_id in self.assets:
             if (asset := self.room.state.assets.get(asset_id)) is not None:
                 parts.append(_picture(asset))
+                told = self.reading.get(asset_id)
+                if told is not None and told.total and asset.status == "committed":
+                    parts.append(ProgressBar(total=told.total, completed=told.done))
         if self.turn is not None and (state := self.turn.state) is not None:
             parts.append(_answer(state))
         return Group(*parts)
@@ -155,18 +168,38 @@ class _Progress:
 
 
 def _picture(asset: AssetState) -> RenderableType:
-    rows = [row for row in asset.rows if isinstance(row, LabRow)]
-    size = f"{asset.width}×{asset.height}" if asset.width else ""
-    title = f"{asset.name} {size} {asset.status}{': ' + asset.message if asset.message else ''}"
-    if not rows:
-        lines = len(asset.rows)
-        return Text(f"{title}, {lines} lines of text" if lines else title, style="dim")
-    table = Table("analyte", "value", "unit", "range", "flag", title=title, title_justify="left")
-    for row in rows:
-        cells = (row.analyte, row.value, row.unit, row.range, FLAG_TEXT.get(row.flag, ""))
+    """What is known of an asset: its values as a table, and what was said in it, with its times."""
+    size = f" {asset.width}×{asset.height}" if asset.width else ""
+    length = f" {_clock(asset.duration_s)}" if asset.duration_s else ""
+    failure = f": {asset.message}" if asset.message else ""
+    title = f"{asset.name}{size}{length} {asset.status}{failure}"
+    labs = [row for row in asset.rows if isinstance(row, LabRow)]
+    lines = sum(isinstance(row, TextRow) for row in asset.rows)
+    if not labs and lines:
+        title += f", {lines} lines of text"
+    parts: list[RenderableType] = [_table(title, labs) if labs else Text(title, style="dim")]
+    for row in asset.rows:
+        if isinstance(row, SpeechRow):
+            parts.append(Text(f"{_clock(row.start)}  {row.text}"))
+    return Group(*parts)
+
+
+def _table(title: str, labs: list[LabRow]) -> Table:
+    columns = ["analyte", "value", "unit", "range", "flag"]
+    has_times = any(row.pts_us is not None for row in labs)
+    table = Table(*(["time"] if has_times else []), *columns, title=title, title_justify="left")
+    for row in labs:
+        cells = [row.analyte, row.value, row.unit, row.range, FLAG_TEXT.get(row.flag, "")]
+        if has_times:
+            cells.insert(0, _clock((row.pts_us or 0) / 1e6))
         # `Text`, so that nothing on a sheet is read as markup.
         table.add_row(*(Text(cell) for cell in cells), style=FLAG_STYLE.get(row.flag, ""))
     return table
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
 
 
 def _answer(turn: TurnState) -> Text:

@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from protocol.errors import ErrorCode
+from protocol.messages import AssetProgress
 from protocol.room import RoomState
-from protocol.shapes import Actor, LabRow, Rectangle, Span, TextRow
+from protocol.shapes import Actor, LabRow, Rectangle, Span, SpeechRow, TextRow
 from protocol.state import AssetState, TurnState
 from server.cli_ask import Question, Screen, watch
 
@@ -49,6 +51,19 @@ def test_a_picture_without_a_table_says_what_was_read(screen):
     )
     screen.assets.append("a")
     assert "note.png 30×20 read, 1 lines of text" in shown(screen)
+
+
+def test_what_was_said_in_a_video_and_read_on_it_stands_with_its_times(screen):
+    said = SpeechRow(id="s", start=61.5, end=63.0, text="Look at the sodium.")
+    row = msgspec.structs.replace(lab_row("Sodium", "low"), frame=4, pts_us=64_000_000)
+    screen.room.state.assets["a"] = AssetState(
+        asset="a", name="round.mp4", by=WU, rows=(said, row), duration_s=70.0, status="committed"
+    )
+    screen.assets.append("a")
+    screen.reading["a"] = AssetProgress(asset="a", stage="ocr", done=1, total=4)
+    text = shown(screen)
+    assert "round.mp4 1:10" in text and "1:01  Look at the sodium." in text and "1:04" in text
+    assert "━" in text, "how far it is read"
 
 
 def test_an_upload_on_its_way_has_a_bar(screen):

@@ -409,13 +409,17 @@ TurnEvent = TurnStarted | TurnDelta | TurnAnnotation | TurnDone | TurnCancelled 
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the model answers *now*. `detail` is a sentence for the operator."""
+    """Whether the model answers *now*. `detail` is a sentence for the operator.
+
+    `deterministic`: an answer's bits do not depend on what runs beside it, as checked at the start.
+    """
 
     ready: bool
     model: str
     detail: str
     dtype: str = ""
     device: str = ""
+    deterministic: bool = False
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):

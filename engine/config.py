@@ -22,6 +22,8 @@ class EngineConfig:
     model: str
     dtype: Literal["bf16", "fp32"] = "bf16"
     device: str = "cpu"
+    # bf16 on a CPU whose bits depend on nothing beside a session; slower in large batches.
+    deterministic: bool = False
     threads: int = 2
     languages: tuple[str, ...] | None = None
     # Turns that hold a slot and decode together, and turns that may wait for one.

@@ -152,6 +152,7 @@ class LocalEngine:
             detail="the model answers" if answers else "the model computes no finite numbers",
             dtype=self._config.dtype,
             device=self._config.device,
+            deterministic=self._model.backend.is_deterministic,
         )
 
     async def stats(self) -> Stats:

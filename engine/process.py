@@ -197,6 +197,7 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         model=model,
         dtype=settings.dtype,
         device=settings.device,
+        deterministic=settings.deterministic,
         threads=settings.threads,
         max_batch=settings.max_batch,
         max_waiting=settings.max_waiting,

@@ -22,6 +22,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     speech_model: str = "whisper-tiny-en"
     dtype: Literal["bf16", "fp32"] = "bf16"
     device: str = "cpu"
+    deterministic: bool = False
     threads: int = 2
     max_batch: int = 32
     max_waiting: int = 256

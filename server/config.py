@@ -44,6 +44,8 @@ class Settings:
     models_cache: Path | None = None
     engine_threads: int = 2
     engine_dtype: str = "bf16"
+    # Bits of an answer that depend on nothing beside it; slower in large batches.
+    engine_deterministic: bool = False
     engine_wait_s: float = 30.0
 
     hello_timeout_s: float = HELLO_TIMEOUT_S
@@ -107,7 +109,7 @@ def is_loopback(host: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
+    except (KeyError, ValueError):
         return False
 
 
@@ -132,6 +134,9 @@ def from_environment(environment: Mapping[str, str] = os.environ, **flags: Any) 
     return Settings(**values)
 
 
+_TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
+
+
 def _parse(name: str, kind: str, text: str) -> Any:
     try:
         if kind == "int":
@@ -140,6 +145,10 @@ def _parse(name: str, kind: str, text: str) -> Any:
             return float(text)
     except ValueError as error:
         raise BadSettings(f"{_PREFIX}{name.upper()}={text!r} is no number") from error
+    if kind == "bool":
+        if (truth := _TRUTHS.get(text.strip().lower())) is None:
+            raise BadSettings(f"{_PREFIX}{name.upper()}={text!r} is neither true nor false")
+        return truth
     if kind.startswith("Path"):
         return Path(text)
     if kind.startswith("tuple"):

@@ -22,6 +22,7 @@ class EngineWatch:
         self._engine = engine
         self.is_ready = False
         self.model = ""
+        self.is_deterministic = False
         self.detail = "the engine was not asked yet"
 
     async def ask(self) -> None:
@@ -33,6 +34,7 @@ class EngineWatch:
         else:
             self.is_ready, self.detail = health.ready, health.detail
             self.model = health.model
+            self.is_deterministic = health.deterministic
 
     async def watch_until_cancelled(self) -> None:
         """Ask again and again."""
@@ -50,8 +52,9 @@ class Health:
         self.is_draining = False
 
     async def healthz(self, request: Request) -> JSONResponse:
-        """Say that the process serves requests; asks nobody else."""
-        return JSONResponse({"status": "ok"})
+        """Say that the process serves requests, and what is known; asks nobody else."""
+        engine = {"deterministic": self._watch.is_deterministic}
+        return JSONResponse({"status": "ok", "engine": engine})
 
     async def readyz(self, request: Request) -> JSONResponse:
         """Say whether the model answers and the log can be written, from asking both."""

@@ -74,6 +74,7 @@ def engine_for(settings: Settings, runtime: Path) -> EngineClient:
             models_cache=str(cache),
             model=settings.model,
             speech_model=settings.speech_model,
+            deterministic=settings.engine_deterministic,
             dtype="fp32" if settings.engine_dtype == "fp32" else "bf16",
             threads=settings.engine_threads,
         ),

@@ -40,6 +40,9 @@ async def take(product: Product) -> None:
         await lab.ask("Which values are out of range?")
         await expect(heart.at("turn-answer").first).not_to_be_empty(timeout=60_000)
         await lab.page.wait_for_timeout(1500)
+        # What everybody is told at the door is gone by itself after a while.
+        await expect(heart.at("toast")).to_have_count(0, timeout=20_000)
+        await expect(phone.at("toast")).to_have_count(0, timeout=20_000)
         await heart.page.screenshot(path=FOLDER / "answer-streaming.png")
         await phone.page.screenshot(path=FOLDER / "phone.png")
         await lab.sees_turn(0, "done")
@@ -78,6 +81,7 @@ async def take_video(browser: Browser, product: Product) -> None:
         for _ in range(3):
             await visitor.at("timeline-slider").press("ArrowRight")
         await expect(visitor.at("viewer-keyframe")).to_have_attribute("data-frame", "3")
+        await expect(visitor.at("toast")).to_have_count(0, timeout=20_000)
         await visitor.page.screenshot(path=FOLDER / name)
 
 

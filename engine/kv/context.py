@@ -27,9 +27,10 @@ class KVShape:
         return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
 
     def allocate(self, capacity: int) -> torch.Tensor:
-        """Return an unwritten tensor [layers, 2, heads, capacity, head_dim]."""
+        """Return a tensor of zeros [layers, 2, heads, capacity, head_dim]."""
         shape = (self.layers, 2, self.heads, capacity, self.head_dim)
-        return torch.empty(shape, dtype=self.dtype, device=self.device)
+        # Masked keys are multiplied by zero, which what lies about in memory may not survive.
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
 
 @dataclass(frozen=True)

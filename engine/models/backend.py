@@ -19,13 +19,18 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 
 from engine.config import UnsupportedModel
-from engine.kv.context import Context, KVShape
+from engine.kv.context import GRAIN, Context, KVShape
 from engine.models.eyes import takes_pictures
 from engine.models.layout import Features, Layout
 from engine.models.linear import pack
 
 ATTENTION = "consilium_segments"
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+# Sizes that make bf16 on a CPU independent of batch mates and windows; see `determinism`.
+LINEAR_ROWS = 32
+KEY_ROWS = 32
+QUERY_ROWS = 8
 
 # Layers whose state is not a plain list of keys and values: a crop cannot undo them.
 REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
@@ -47,7 +52,9 @@ class Segment:
 class Backend:
     """A causal or image-text transformers model. Not thread-safe: the loop alone calls it."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, is_deterministic: bool = False) -> None:
+        # Whether it tries; set to False when the check on this machine failed.
+        self.is_deterministic = is_deterministic
         _refuse_unsupported(model)
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
@@ -77,7 +84,9 @@ class Backend:
         )
 
     @classmethod
-    def load(cls, model: str, dtype: str, device: str) -> Backend:
+    def load(
+        cls, model: str, dtype: str, device: str, *, is_deterministic: bool = False
+    ) -> Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -89,8 +98,8 @@ class Backend:
         # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
         if lacking := sorted(found["missing_keys"]):
             raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
-        backend = cls(network.to(torch.device(device)))
-        pack(backend.model)
+        backend = cls(network.to(torch.device(device)), is_deterministic=is_deterministic)
+        pack(backend.model, LINEAR_ROWS if is_deterministic else None)
         return backend
 
     @torch.inference_mode()
@@ -116,7 +125,7 @@ class Backend:
             use_cache=False,
             # An empty index is not accepted everywhere; one spare row costs nothing.
             logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
-            consilium_step=_Step(segments),
+            consilium_step=_Step(segments, self.is_deterministic),
             **_encoded(pictures),
         )
         for segment in segments:
@@ -128,7 +137,7 @@ class Backend:
     def answers(self) -> bool:
         """Compute one token in a context of its own: whether the model works now."""
         context = Context(self.shape)
-        context.resize(1)
+        context.resize(GRAIN)
         logits = self.run([Segment(context, [0], wants_logits=True)])
         return bool(torch.isfinite(logits).all())
 
@@ -136,7 +145,8 @@ class Backend:
 class _Step:
     """What the attention layers of one step share: who owns which rows, and the masks."""
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], is_padded: bool) -> None:
+        self.is_padded = is_padded
         self.rows: list[tuple[int, int, Context]] = []
         self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
         start = 0
@@ -162,6 +172,28 @@ class _Step:
             self._masks[key] = seen
         return self._masks[key]
 
+    def padded_mask(
+        self,
+        new: int,
+        rows: int,
+        total: int,
+        wide: int,
+        window: int | None,
+        device: torch.device,
+    ) -> torch.Tensor:
+        """Return the same for `rows` queries and `wide` keys, of which the last mean nothing."""
+        key = (new, total, -1 if window is None else -window - 2)
+        if key not in self._masks:
+            query = torch.arange(total - new, total - new + rows, device=device)[:, None]
+            keys = torch.arange(wide, device=device)[None, :]
+            # Of a query that is there only to fill up anything may come, but no division by zero.
+            seen = keys <= query.clamp(max=total - 1)
+            if window is not None:
+                seen &= keys > query - window
+                seen[new:, 0] = True
+            self._masks[key] = seen
+        return self._masks[key]
+
 
 def _attend(
     module: torch.nn.Module,
@@ -181,6 +213,7 @@ def _attend(
     """
     assert consilium_step is not None, "the packed step is the only way to run this model"
     layer: int = module.layer_idx  # type: ignore[assignment]
+    attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)
     for start, end, context in consilium_step.rows:
         assert context.store is not None, "a context gets its room before it is run"
@@ -189,15 +222,58 @@ def _attend(
         keys, values = context.store[layer]
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
-        out[:, :, start:end] = F.scaled_dot_product_attention(
-            query[:, :, start:end],
-            keys[None, :, :total],
-            values[None, :, :total],
-            attn_mask=consilium_step.mask(end - start, total, sliding_window, query.device),
-            scale=scaling,
-            enable_gqa=query.shape[1] != key.shape[1],
+        out[:, :, start:end] = attend(
+            query[:, :, start:end], keys, values, total, consilium_step, sliding_window, scaling
         )
     return out.transpose(1, 2), None
+
+
+def _attend_plain(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    total: int,
+    step: _Step,
+    window: int | None,
+    scale: float | None,
+) -> torch.Tensor:
+    """Attend from [1, heads, rows, head_dim] over the first `total` of [kv heads, …, head_dim]."""
+    return F.scaled_dot_product_attention(
+        query,
+        keys[None, :, :total],
+        values[None, :, :total],
+        attn_mask=step.mask(query.shape[2], total, window, query.device),
+        scale=scale,
+        enable_gqa=query.shape[1] != keys.shape[0],
+    )
+
+
+def _attend_padded(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    total: int,
+    step: _Step,
+    window: int | None,
+    scale: float | None,
+) -> torch.Tensor:
+    """Do as `_attend_plain`, with sizes that are the same whatever stands beside a row.
+
+    Keys are padded by masked ones to a multiple of 32, queries to a multiple of 8, a single one to
+    2: the kernel then adds up in the same order.
+    """
+    rows = query.shape[2]
+    padded = 2 if rows == 1 else -(-rows // QUERY_ROWS) * QUERY_ROWS
+    wide = -(-total // KEY_ROWS) * KEY_ROWS
+    out = F.scaled_dot_product_attention(
+        F.pad(query, (0, 0, 0, padded - rows)),
+        keys[None, :, :wide],
+        values[None, :, :wide],
+        attn_mask=step.padded_mask(rows, padded, total, wide, window, query.device),
+        scale=scale,
+        enable_gqa=query.shape[1] != keys.shape[0],
+    )
+    return out[:, :, :rows]
 
 
 def _side_by_side(positions: list[torch.Tensor]) -> torch.Tensor:

@@ -10,24 +10,33 @@ class PackedLinear(nn.Module):
     """A bf16 linear layer for inference; computes bit for bit what `nn.Linear` does.
 
     A plain layer brings its weight into this layout again at every call: with eight sessions on
-    two shared cores a step took 115 ms packed and 410 ms plain.
+    two shared cores a step took 115 ms packed and 410 ms plain. With `max_rows` it computes no
+    more rows at once: then what a row becomes does not depend on how many there are.
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, max_rows: int | None = None) -> None:
         super().__init__()
+        self._max_rows = max_rows
         # The layout serves any number of rows; 1 only says what to expect most.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 1)
         self._bias = linear.bias
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return `rows` [..., in] as [..., out]."""
+        if self._max_rows is None or rows.numel() <= self._max_rows * rows.shape[-1]:
+            return self._compute(rows)
+        flat = rows.reshape(-1, rows.shape[-1])
+        out = torch.cat([self._compute(part) for part in torch.split(flat, self._max_rows)])
+        return out.reshape(*rows.shape[:-1], -1)
+
+    def _compute(self, rows: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
             rows, self._weight, self._bias, "none", [], ""
         )
         return out
 
 
-def pack(model: nn.Module) -> int:
+def pack(model: nn.Module, max_rows: int | None = None) -> int:
     """Replace the linear layers of a bf16 model on a CPU that can; return how many."""
     has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if not (has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
@@ -39,6 +48,6 @@ def pack(model: nn.Module) -> int:
             if type(child) is not nn.Linear:
                 continue
             if child.weight.dtype is torch.bfloat16 and child.weight.is_cpu:
-                setattr(parent, name, PackedLinear(child))
+                setattr(parent, name, PackedLinear(child, max_rows))
                 packed += 1
     return packed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -15,9 +16,12 @@ from engine.api import Message
 from engine.config import EngineConfig, UnsupportedModel
 from engine.embedded import read_manifest
 from engine.models.backend import Backend
+from engine.models.determinism import is_deterministic
 from engine.models.eyes import Eyes
 from engine.prompt import PromptWriter
 from engine.text.detokenize import Detokenizer
+
+log = logging.getLogger(__name__)
 
 # Of a folder with other shapes transformers lists every tensor.
 MAX_REASON_CHARS = 200
@@ -53,7 +57,14 @@ class LoadedModel:
             raise UnsupportedModel(f"there is no model folder {config.model}")
         progress("weights")
         with _said_in_a_sentence(f"the weights of {config.model} cannot be loaded"):
-            backend = Backend.load(config.model, config.dtype, config.device)
+            backend = Backend.load(
+                config.model, config.dtype, config.device, is_deterministic=config.deterministic
+            )
+        if config.deterministic:
+            progress("determinism")
+            if not is_deterministic(backend):
+                log.warning("on this machine answers may depend on what runs beside them")
+                backend.is_deterministic = False
         progress("tokenizer")
         with _said_in_a_sentence(f"the tokenizer of {config.model} cannot be loaded"):
             tokenizer = AutoTokenizer.from_pretrained(config.model)

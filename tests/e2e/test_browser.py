@@ -296,10 +296,12 @@ async def test_an_observer_is_offered_nothing_that_would_be_refused(browser, gua
     await expect(ada.at("role-note")).to_have_text(
         "You are here as an observer: you can look and read."
     )
-    for offered in ("tool-rectangle", "question", "ask", "drop-zone"):
+    for offered in ("tool-rectangle", "question", "ask", "drop-zone", "camera"):
         await expect(ada.at(offered)).to_be_hidden()
     await expect(ada.page.locator("#add-files")).to_be_hidden()
+    await expect(ada.at("nothing-here")).to_be_visible()
     await expect(eye.at("question")).to_be_hidden()
+    await expect(eye.at("camera")).to_be_visible()
     await expect(eye.page.locator("#add-files")).to_be_visible()
     await expect(wu.at("role-note")).to_be_hidden()
     await expect(wu.at("person").filter(has_text="Dr Ada")).to_contain_text("observer")

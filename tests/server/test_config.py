@@ -46,6 +46,12 @@ def test_the_environment_sets_and_a_flag_wins(tmp_path):
     assert settings.secret == "f" * 40
 
 
+@pytest.mark.parametrize(("text", "is_so"), [("true", True), ("1", True), ("no", False)])
+def test_a_switch_is_true_or_false_in_words_or_figures(text, is_so):
+    settings = from_environment({"CONSILIUM_ENGINE_DETERMINISTIC": text})
+    assert settings.engine_deterministic is is_so
+
+
 @pytest.mark.parametrize(
     ("environment", "flags"),
     [
@@ -53,6 +59,7 @@ def test_the_environment_sets_and_a_flag_wins(tmp_path):
         ({"CONSILIUM_SECRET_FILE": "/nowhere/at/all"}, {}),
         ({}, {"colour": "red"}),
         ({"CONSILIUM_WORKERS": "0"}, {}),
+        ({"CONSILIUM_ENGINE_DETERMINISTIC": "perhaps"}, {}),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(environment, flags):

@@ -2,6 +2,7 @@
 
 import type { ErrorCode, StreamClosed, StreamCredit, StreamOpened } from "./protocol/types.gen";
 import { Stills } from "./stills";
+import { byId, setAttributes, setText } from "./view/dom";
 import type { Line } from "./upload";
 
 /** Five a second: the server looks at the newest, which is then at most this old. */
@@ -10,7 +11,8 @@ const LONGER_SIDE_PX = 1280;
 const JPEG_QUALITY = 0.8;
 
 export interface CameraNews {
-  cameraChanged(): void;
+  /** What the others see it called. */
+  cameraName(): string;
   cameraFailed(message: string, code: ErrorCode | null): void;
   /** The asset that the camera's stills belong to is known. */
   cameraNamed(asset: string): void;
@@ -24,24 +26,31 @@ export class Camera {
   private isLive = false;
   private isEncoding = false;
   private isNamed = false;
+  private readonly preview = byId("camera-preview", HTMLVideoElement);
+  private readonly button = byId("camera", HTMLButtonElement);
+  private readonly label = byId("camera-text", HTMLElement);
   private readonly canvas = document.createElement("canvas");
 
   constructor(
     private readonly line: Line,
     private readonly news: CameraNews,
-    private readonly preview: HTMLVideoElement,
-  ) {}
+  ) {
+    this.button.addEventListener("click", () => {
+      if (this.isOn) this.stop();
+      else void this.start();
+    });
+  }
 
-  get isOn(): boolean {
+  private get isOn(): boolean {
     return this.isStarting || this.device !== null;
   }
 
-  async start(name: string): Promise<void> {
-    if (this.isOn || this.stills !== null) return;
+  private async start(): Promise<void> {
+    if (this.stills !== null) return;
     this.isStarting = true;
-    this.news.cameraChanged();
+    this.render();
     try {
-      await this.open(name);
+      await this.open();
     } catch (error) {
       const isRefused = error instanceof DOMException && error.name === "NotAllowedError";
       const text = isRefused
@@ -50,11 +59,16 @@ export class Camera {
       this.news.cameraFailed(text, null);
     } finally {
       this.isStarting = false;
-      this.news.cameraChanged();
+      this.render();
     }
   }
 
-  stop(): void {
+  private render(): void {
+    setAttributes(this.button, { "aria-pressed": String(this.isOn) });
+    setText(this.label, this.isOn ? "Stop camera" : "Camera");
+  }
+
+  private stop(): void {
     if (this.timer !== null) window.clearInterval(this.timer);
     this.timer = null;
     for (const track of this.device?.getTracks() ?? []) track.stop();
@@ -62,7 +76,7 @@ export class Camera {
     this.preview.srcObject = null;
     this.preview.hidden = true;
     this.stills?.end();
-    this.news.cameraChanged();
+    this.render();
   }
 
   connected(): void {
@@ -85,7 +99,7 @@ export class Camera {
     return isMine;
   }
 
-  private async open(name: string): Promise<void> {
+  private async open(): Promise<void> {
     // There is none where the page came over plain HTTP from another machine.
     if (!navigator.mediaDevices) throw new Error("no media devices");
     const video = { width: { ideal: LONGER_SIDE_PX }, facingMode: { ideal: "environment" } };
@@ -99,7 +113,7 @@ export class Camera {
     this.stills = new Stills(
       this.line,
       { stillsEnded: (code, message) => this.ended(code, message) },
-      name,
+      this.news.cameraName(),
     );
     this.preview.srcObject = device;
     this.preview.hidden = false;

@@ -85,12 +85,11 @@ export class RoomPage {
       microphoneFailed: (message, code) => this.deviceFailed(message, code),
     });
     const cameraNews = {
-      cameraChanged: () => this.draw(),
+      cameraName: () => `${this.session.me().name}'s camera`,
       cameraFailed: (message: string, code: ErrorCode | null) => this.deviceFailed(message, code),
       cameraNamed: (asset: string) => this.pictures.choose(asset),
     };
-    const preview = byId("camera-preview", HTMLVideoElement);
-    this.camera = new Camera(this.connection, cameraNews, preview);
+    this.camera = new Camera(this.connection, cameraNews);
     this.pictures = new Pictures(
       session,
       {
@@ -124,7 +123,6 @@ export class RoomPage {
       interrupted: (turn) => this.connection.send({ type: "cancel", turn }),
       typing: (typing) => this.showPresence({ ...this.presence, typing }),
       microphonePressed: (asks) => this.useMicrophone(asks),
-      cameraPressed: () => this.useCamera(),
     });
     window.addEventListener("beforeunload", (event) => {
       // The browser forgets the files of a page that goes, so their uploads could not go on.
@@ -287,11 +285,6 @@ export class RoomPage {
     else void this.microphone.start(this.session.me().name, asks);
   }
 
-  private useCamera(): void {
-    if (this.camera.isOn) this.camera.stop();
-    else void this.camera.start(`${this.session.me().name}'s camera`);
-  }
-
   private deviceFailed(message: string, code: ErrorCode | null): void {
     if (code === null) this.toasts.show({ text: message, isError: true });
     else this.tell(message, code);
@@ -394,7 +387,6 @@ export class RoomPage {
     const running = [...room.turns.values()].filter(({ status }) => status === "running");
     this.composer.render(running.at(-1)?.turn ?? null, session.engineReady);
     this.composer.renderMicrophone(this.microphone.isOn);
-    this.composer.renderCamera(this.camera.isOn);
     this.status.pending(session.outbox.unacked().length);
   }
 }

@@ -20,7 +20,6 @@ from engine.api import (
     Media,
     MediaFailed,
     Progress,
-    TextRow,
 )
 from engine.perception.config import PerceptionConfig
 from engine.perception.service import Perception
@@ -204,7 +203,8 @@ async def test_a_reader_killed_at_work_costs_one_upload(perception, tmp_path):
     sheet = render_sheet(1, "en").png
     codes = []
     async for one in perception.open(media(tmp_path, sheet)):
-        if isinstance(one, TextRow) and not codes:
+        # Told before the first row is read, of which there are 70.
+        if isinstance(one, Progress) and one.stage == "ocr" and not codes:
             os.kill(pid(perception, "ocr"), signal.SIGKILL)
             codes.append("killed")
         if isinstance(one, MediaFailed):

@@ -10,8 +10,6 @@ export interface ComposerNews {
   typing(typing: boolean): void;
   /** On when it was off and the other way round; `asks` when the model is to be asked. */
   microphonePressed(asks: boolean): void;
-  /** On when it was off and the other way round. */
-  cameraPressed(): void;
 }
 
 /** How long after the last key somebody still counts as writing. */
@@ -23,7 +21,6 @@ export class Composer {
   private readonly box = byId("question", HTMLTextAreaElement);
   private readonly stop = byId("interrupt", HTMLButtonElement);
   private readonly microphone = byId("microphone", HTMLButtonElement);
-  private readonly camera = byId("camera", HTMLButtonElement);
   private readonly voiceMode = byId("voice-mode", HTMLButtonElement);
   private readonly note = byId("composer-note", HTMLElement);
 
@@ -40,7 +37,6 @@ export class Composer {
     this.microphone.addEventListener("click", () =>
       news.microphonePressed(this.voiceMode.ariaPressed === "true"),
     );
-    this.camera.addEventListener("click", () => news.cameraPressed());
     this.stop.addEventListener("click", () => this.interrupt());
     this.box.addEventListener("keydown", (event) => {
       // While a Chinese or Japanese word is being composed, Enter chooses the word.
@@ -63,11 +59,6 @@ export class Composer {
     setText(this.microphone, isOn ? "Stop speaking" : "Microphone");
     // Whether it asks is said when a recording begins.
     this.voiceMode.disabled = isOn;
-  }
-
-  renderCamera(isOn: boolean): void {
-    setAttributes(this.camera, { "aria-pressed": String(isOn) });
-    setText(this.camera, isOn ? "Stop camera" : "Camera");
   }
 
   /** Put a refused text back, unless something else is being written already. */

@@ -8,7 +8,7 @@ export function showRole(role: Role): void {
   const isWriter = mayWrite(role);
   byId("tools", HTMLElement).hidden = !isWriter;
   byId("composer", HTMLElement).hidden = !isWriter;
-  byId("add-files", HTMLElement).hidden = !mayUpload(role);
+  for (const id of ["add-files", "camera"]) byId(id, HTMLElement).hidden = !mayUpload(role);
   const note = byId("role-note", HTMLElement);
   setText(note, roleNote(role));
   note.hidden = isWriter;

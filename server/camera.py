@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,9 +34,13 @@ class Stills:
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
+        self.dropped = 0
+        self.refused = 0
+        self.code: api.EngineCode | None = None
         self._parts: list[bytes] = []
         self._size = 0
         self._pts_us: int | None = None
+        self._is_holed = False
         self._next_sequence = 0
         self._waiting: tuple[bytes, int] | None = None
 
@@ -44,17 +49,24 @@ class Stills:
         is_gap = frame.sequence != self._next_sequence
         self._next_sequence = frame.sequence + 1
         if frame.pts_us != self._pts_us:
+            if self._pts_us is not None:
+                self._refuse(api.EngineCode.MEDIA_TRUNCATED)
             self._parts, self._size, self._pts_us = [], 0, frame.pts_us
-            is_gap = False
-        if is_gap:
-            self._size = MAX_STILL_BYTES + 1
+            self._is_holed = is_gap = False
+        self._is_holed |= is_gap
         self._size += len(frame.payload)
-        if self._size <= MAX_STILL_BYTES:
+        if self._size <= MAX_STILL_BYTES and not self._is_holed:
             self._parts.append(frame.payload)
         else:
             self._parts.clear()
         if frame.flags & Flags.LAST_OF_STILL:
-            if self._parts:
+            if self._is_holed:
+                self._refuse(api.EngineCode.MEDIA_TRUNCATED)
+            elif self._size > MAX_STILL_BYTES:
+                self._refuse(api.EngineCode.MEDIA_TOO_BIG)
+            elif self._parts:
+                self.dropped += self._waiting is not None
+                self.code = None
                 self._waiting = (b"".join(self._parts), frame.pts_us)
                 self.changed.set()
             self._parts, self._size, self._pts_us = [], 0, None
@@ -63,6 +75,19 @@ class Stills:
         """Return the whole still that waits, once."""
         still, self._waiting = self._waiting, None
         return still
+
+    def counted(self, told: api.Stills) -> api.Stills:
+        """Add what never reached the engine to what it tells."""
+        return msgspec.structs.replace(
+            told,
+            dropped=told.dropped + self.dropped,
+            refused=told.refused + self.refused,
+            code=told.code or self.code,
+        )
+
+    def _refuse(self, code: api.EngineCode) -> None:
+        self.refused += 1
+        self.code = code
 
 
 class Camera:
@@ -193,13 +218,24 @@ class Watch:
             is_camera=True,
             first_frame=known.keyframes[-1].frame + 1 if known and known.keyframes else 0,
         )
-        observations = watching.engine.open(media)
+        observations = self._counted(watching.engine.open(media))
         feeding = asyncio.create_task(self._feed())
         try:
             await watching.looking.follow(hosted, claim.asset, observations)
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+
+    async def _counted(
+        self, observations: AsyncIterator[api.Observation]
+    ) -> AsyncIterator[api.Observation]:
+        stills = self._camera.stills
+        try:
+            async for each in observations:
+                yield stills.counted(each) if isinstance(each, api.Stills) else each
+        finally:
+            if isinstance(observations, AsyncGenerator):
+                await observations.aclose()
 
     async def _feed(self) -> None:
         """Hand the newest still to the engine; its loss is told by its observations."""

@@ -157,8 +157,11 @@ class Watching:
         A still that cannot be decoded is counted and costs nothing else.
         """
         camera = _Camera(media)
-        while (still := await stills.next()) is not None:
+        while True:
+            # Before the still is taken: one taken first would grow old while nobody reads.
             await room()
+            if (still := await stills.next()) is None:
+                return
             age_s = time.monotonic() - still.came
             try:
                 keyframe = await self._look(camera, still)

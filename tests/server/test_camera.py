@@ -50,6 +50,22 @@ def test_memory_is_bounded_by_one_still():
     assert stills.newest() == (b"small", 20)
 
 
+def test_what_never_reaches_the_engine_is_counted_with_its_code():
+    stills = Stills()
+    told = api.Stills(media="a", taken=1, dropped=1, refused=1, age_s=0.0)
+    stills.take(piece(0, 10, b"old"))
+    stills.take(piece(1, 20, b"new"))
+    stills.take(piece(2, 30, b"a", is_last=False))
+    stills.take(piece(4, 30, b"c"))
+    seen = stills.counted(told)
+    assert (seen.dropped, seen.refused, seen.code) == (2, 2, api.EngineCode.MEDIA_TRUNCATED)
+    stills.take(piece(5, 40, b"x" * (MAX_STILL_BYTES + 1)))
+    assert stills.counted(told).code == api.EngineCode.MEDIA_TOO_BIG
+    stills.take(piece(6, 50, b"whole"))
+    seen = stills.counted(told)
+    assert (seen.dropped, seen.refused, seen.code) == (3, 3, None)
+
+
 class Watcher(ScriptedEngine):
     """Keeps the stills it is fed; its observations are the test's."""
 

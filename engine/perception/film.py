@@ -35,7 +35,8 @@ def film(request: Film) -> Iterator[Answer]:
     began = time.perf_counter()
     check_size(request.path, request.max_bytes)
     try:
-        with av.open(request.path, "r") as container:
+        # Titles in letters of another character set are none of our business.
+        with av.open(request.path, "r", metadata_errors="replace") as container:
             stream = _moving(container)
             has_sound = bool(container.streams.audio)
             yield Tracks(has_pictures=stream is not None, has_sound=has_sound)
@@ -247,7 +248,14 @@ def _moving(container: av.container.InputContainer) -> av.video.stream.VideoStre
     from av.stream import Disposition
 
     moving = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-    return moving[0] if moving else None
+    if not moving:
+        return None
+    # PyAV makes a track without a decoder, and without a size, of a codec that it does not know.
+    if getattr(moving[0], "codec_context", None) is None:
+        raise EngineError(
+            EngineCode.MEDIA_UNSUPPORTED, "The pictures of this video are in a form not known here."
+        )
+    return moving[0]
 
 
 def _too_long(request: Film) -> EngineError:

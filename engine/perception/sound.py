@@ -278,7 +278,11 @@ class _Decoding:
 
         self._decoded = 0
         try:
-            with av.open(self._source, "r", format=_FORMATS[media_type]) as container:
+            # Titles in letters of another character set must not silence what is said.
+            opened = av.open(
+                self._source, "r", format=_FORMATS[media_type], metadata_errors="replace"
+            )
+            with opened as container:
                 if not self._is_track and container.streams.video and not _is_cover(container):
                     raise EngineError(EngineCode.MEDIA_UNSUPPORTED, "A microphone sends no video.")
                 if not container.streams.audio:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import struct
 
@@ -16,6 +17,7 @@ from engine.api import (
     Completed,
     Detected,
     EngineCode,
+    EngineError,
     Keyframe,
     LabRow,
     LevelReady,
@@ -25,7 +27,9 @@ from engine.api import (
     Speech,
 )
 from engine.perception.config import PerceptionConfig
+from engine.perception.film import film
 from engine.perception.service import Perception
+from engine.perception.wire import Film, Finished
 from tests.support.filming import encoded, frames_of, video
 from tests.support.labsheet_render import render_sheet
 from tests.support.looking import look, media, of
@@ -286,3 +290,37 @@ async def test_a_type_that_lies_is_reported(perception, tmp_path):
     told = await look(perception, declared(tmp_path, content, "image/png"))
     true = await look(perception, declared(tmp_path, content, "video/mp4"))
     assert of(Detected, told)[0].mismatch and not of(Detected, true)[0].mismatch
+
+
+def flipped(content: bytes, draw: random.Random) -> bytes:
+    """The file with some of its bytes overwritten."""
+    damaged = bytearray(content)
+    for _ in range(draw.choice((1, 3, 20, 200))):
+        damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "codec"), [(".mp4", "libx264"), (".webm", "libvpx"), (".avi", "mpeg4")]
+)
+async def test_whatever_bytes_are_wrong_the_answer_is_frames_or_a_code(tmp_path, suffix, codec):
+    """Titles that are no UTF-8 and codecs of no known name once were faults without a code."""
+    content = encoded([(gray(70, (160, 120)), 1.0)], suffix, tmp_path, codec=codec)
+    draw, codes = random.Random(suffix), set()
+    for _ in range(150):
+        (tmp_path / "damaged").write_bytes(flipped(content, draw))
+        request = Film(
+            media="m",
+            path=str(tmp_path / "damaged"),
+            derived_dir=str(tmp_path / "derived"),
+            declared_type=None,
+            max_bytes=1_000_000,
+            max_pixels=10_000_000,
+            max_film_s=3600,
+            cpu_s=60,
+        )
+        try:
+            assert isinstance(list(film(request))[-1], Finished)
+        except EngineError as error:
+            codes.add(error.code)
+    assert codes and EngineCode.INTERNAL not in codes

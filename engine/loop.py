@@ -160,13 +160,14 @@ class Loop:
         while not self._stopping:
             self._take_calls()
             self._end_cancelled()
+            patience = self._sessions.give_up_reads(self._scheduler.waiting, time.monotonic())
             self._scheduler.admit(self._start)
             if step := self._scheduler.schedule():
                 self._step(step)
             else:
                 with self._wake:
                     if not self._has_work():
-                        self._wake.wait()
+                        self._wake.wait(patience)
         self._take_calls()
         for sequence in list(self._scheduler):
             self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")

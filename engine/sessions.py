@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from engine.prompt import Prompt
 from engine.scheduler import Slice
 from engine.sequence import Sequence, Session, State
 
+# A disk that hangs costs a turn this long; then what it holds is computed again.
+READ_DEADLINE_S = 2.0
+
 
 class Sessions:
     """Only the loop's thread calls it, but for the numbers. Nothing is shared across tenants."""
@@ -25,6 +28,7 @@ class Sessions:
         self._max_sessions = config.max_sessions
         self._shape = backend.shape
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._reads_given_up = 0
         self._budget = Budget(config.kv_budget_bytes, self._demote)
         self._store = Store(
             Identity(backend.fingerprint, backend.shape),
@@ -54,6 +58,15 @@ class Sessions:
         sequence.fetch = self._store.want(key)
         if sequence.fetch is not None:
             sequence.fetch.add_done_callback(lambda _: done())
+
+    def give_up_reads(self, waiting: Iterable[Sequence], now: float) -> float | None:
+        """Let turns begin without what the disk does not give; return when to look again."""
+        reading = [s for s in waiting if s.fetch is not None and not s.fetch.done()]
+        for sequence in reading:
+            if now - sequence.submitted_at >= READ_DEADLINE_S:
+                sequence.fetch = None
+                self._reads_given_up += 1
+        return READ_DEADLINE_S if reading else None
 
     def unwant(self, sequence: Sequence) -> None:
         """Say that a turn has begun or will not; saying it twice does nothing."""
@@ -105,7 +118,6 @@ class Sessions:
         self._budget.settle(session.key)
         if session.is_dropped:
             self._forget(session)
-            self._store.wipe(_name(session.key))
         else:
             self._store.keep(session.key, session.context, session.answers)
 
@@ -145,7 +157,11 @@ class Sessions:
 
     def counters(self) -> dict[str, float]:
         """Return what happened since the start; may be asked from any thread."""
-        return {"kv_evictions": float(self._budget.evictions), **self._store.counters()}
+        return {
+            "kv_evictions": float(self._budget.evictions),
+            "kv_reads_given_up": float(self._reads_given_up),
+            **self._store.counters(),
+        }
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` unless, after `stop`, everything that is held has its owner."""

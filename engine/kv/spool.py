@@ -16,6 +16,9 @@ from engine.kv.ram import Ram
 
 log = logging.getLogger(__name__)
 
+# What is staged is written in a second or two; whoever stops the engine waits no longer than this.
+STOP_S = 15.0
+
 
 def is_named(key: str, session: str) -> bool:
     """Whether the key is that of a session of this name, of whichever tenant."""
@@ -54,11 +57,11 @@ class Spool:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is queued and give the folder back."""
+        """Finish what is queued and give the folder back; a disk that hangs is left behind."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     def latest(self, key: str) -> int | None:
         """Return the number of the session's last save, done or under way."""
@@ -106,14 +109,15 @@ class Spool:
     # -- the thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._disk.open()
-        while (job := self._next()) is not None:
+        job: Callable[[], object] | None = self._disk.open
+        while job is not None:
             try:
                 job()
             # As below: the thread goes on with the next session.
             except Exception:
                 log.exception("the KV of a session could not be moved")
                 self.counters["kv_faults"] += 1
+            job = self._next()
         self._disk.close()
 
     def _next(self) -> Callable[[], None] | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 
 import pytest
 import torch
 
 from engine.api import EngineCode, Message, Turn, TurnCancelled, TurnDone, TurnFailed
+from engine.kv.disk import open_unbuffered
 from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
 from tests.engine.conftest import tiny_model
@@ -238,6 +240,30 @@ async def test_E35_E45_many_sessions_through_little_memory_say_what_they_would_h
     assert stats.counters["kv_evictions"] > 5
     assert counters_of(stats, "kv_integrity_failures", "kv_faults") == (0, 0)
     assert stats.gauges["kv_ram_bytes"] <= ram
+    engine._loop._sessions.check_integrity()
+
+
+async def test_E39_a_disk_that_hangs_costs_a_turn_its_patience_and_no_more(
+    tiny, make_engine, kept, monkeypatch
+):
+    async with make_engine(tiny, **kept) as engine:
+        _, messages = await talk(engine, turns=2)
+    monkeypatch.setattr("engine.sessions.READ_DEADLINE_S", 0.2)
+    let_go = threading.Event()
+    async with make_engine(tiny, **kept) as engine:
+        disk = engine._loop._sessions._store._disk
+        await engine.drop("nobody")
+
+        def hang(path, mode):
+            assert let_go.wait(30)
+            return open_unbuffered(path, mode)
+
+        disk._open_file = hang
+        async with asyncio.timeout(10):
+            after, _ = await talk(engine, messages=messages, first=2)
+        assert after[0].cached_tokens == 0
+        assert (await engine.stats()).counters["kv_reads_given_up"] == 1
+        let_go.set()
     engine._loop._sessions.check_integrity()
 
 

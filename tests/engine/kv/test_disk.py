@@ -89,6 +89,24 @@ def test_what_is_read_gets_the_next_delta(disk_in, tmp_path):
     assert disk.write(delta_save(context, 200)) and is_stored(disk, context)
 
 
+def test_a_tail_that_was_cut_short_is_cut_off_and_the_next_save_stands_behind_the_last(
+    disk_in, tmp_path
+):
+    disk, context = disk_in(tmp_path), context_of(some_tokens(70))
+    disk.write(whole_save(context, 1))
+    before = context_of(context.tokens)
+    extend(context, some_tokens(70, seed=2))
+    disk.write(delta_save(context, 2))
+    os.truncate(disk._path(KEY), disk.size_of(KEY) - 9)
+    disk.close()
+    disk = disk_in(tmp_path, start=100)
+    assert is_stored(disk, before) and disk.counters["kv_files_torn"] == 1
+    disk.check_integrity()
+    before.kept = disk.read(KEY).kept
+    extend(before, some_tokens(5, seed=3))
+    assert disk.write(delta_save(before, 200)) and is_stored(disk, before)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -34,7 +34,13 @@ class EngineConfig:
     # 0 takes what the model was made for.
     max_context: int = 0
     max_new_tokens: int = 2048
+    # KV of live sessions; then of those that had to give way, in RAM (0: they are computed again)
+    # and in files of `kv_folder` (0 or no folder: none), which leave so much of the disk free.
     kv_budget_bytes: int = 2 << 30
+    kv_ram_bytes: int = 1 << 30
+    kv_folder: str | None = None
+    kv_disk_bytes: int = 4 << 30
+    kv_disk_floor_bytes: int = 1 << 30
     # Pictures of one turn that a model with eyes is given as pixels; older ones are read to it.
     max_pictures: int = 8
     # Features of pictures that are kept for the next question about them.
@@ -60,8 +66,21 @@ class EngineConfig:
                 raise ValueError(f"{name} must be at least 1")
         if self.max_step_tokens < self.max_batch:
             raise ValueError("max_step_tokens must hold one token of each of max_batch turns")
-        for name in ("threads", "max_context", "delta_interval_s", "feature_cache_bytes"):
+        for name in (
+            "threads",
+            "max_context",
+            "delta_interval_s",
+            "feature_cache_bytes",
+            "kv_ram_bytes",
+            "kv_disk_bytes",
+            "kv_disk_floor_bytes",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         if self.kv_budget_bytes < 1 or self.max_sessions < self.max_batch:
             raise ValueError("kv_budget_bytes must be positive and max_sessions >= max_batch")
+
+    @property
+    def keeps_on_disk(self) -> bool:
+        """Whether sessions outlive the process; what is written passes through the RAM tier."""
+        return self.kv_folder is not None and self.kv_disk_bytes > 0 and self.kv_ram_bytes > 0

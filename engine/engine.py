@@ -132,12 +132,12 @@ class LocalEngine:
             await self._sees.close(media)
 
     async def prefetch(self, session: str) -> None:
-        """Make the session's KV the last to be evicted; it is in memory or nowhere."""
-        self._loop.touch(session)
+        """See `engine.api.Engine.prefetch`; returns at once, what is on disk comes meanwhile."""
+        self._loop.prefetch(session)
 
     async def drop(self, session: str) -> None:
-        """See `engine.api.Engine.drop`."""
-        self._loop.drop(session)
+        """See `engine.api.Engine.drop`; returns when no file of it is left."""
+        await asyncio.wrap_future(self._loop.drop(session))
 
     async def health(self) -> Health:
         """Let the model compute one token; raises `EngineError` when it does not in time."""
@@ -182,6 +182,8 @@ class LocalEngine:
 
     def _fault(self, turn: Turn) -> str | None:
         """Return what is wrong with the turn's own numbers."""
+        if "\0" in turn.tenant + turn.session:
+            return "The names of tenant and session must not contain NUL."
         if not turn.messages:
             return "The turn has no question."
         if not 1 <= turn.max_new_tokens <= self._config.max_new_tokens:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -23,7 +23,6 @@ from engine.api import (
     TurnStarted,
 )
 from engine.config import EngineConfig
-from engine.kv.context import Budget, Context, common_prefix, whole_spans
 from engine.models.backend import Segment
 from engine.models.loaded import LoadedModel
 from engine.models.sampling import Sampling, choose
@@ -31,6 +30,7 @@ from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
 from engine.scheduler import Scheduler, Slice
 from engine.sequence import Sequence, Session, State
+from engine.sessions import Sessions
 from engine.sight import Sight
 from engine.text.answer import AnswerText
 
@@ -44,13 +44,12 @@ class Loop:
         self._config = config
         self._model = model
         self._scheduler = Scheduler(config.max_batch, config.max_step_tokens)
-        self._budget = Budget(config.kv_budget_bytes)
+        self._sessions = Sessions(config, model.backend)
         self._sight = (
             Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
             if model.eyes is not None
             else None
         )
-        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
         self._intake: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -66,6 +65,7 @@ class Loop:
 
     def start(self) -> None:
         """Begin to run; call once."""
+        self._sessions.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -74,6 +74,7 @@ class Loop:
             self._stopping = True
             self._wake.notify()
         self._thread.join()
+        self._sessions.stop()
         if self._sight is not None:
             self._sight.stop()
 
@@ -95,7 +96,7 @@ class Loop:
             self._live[turn.id] = sequence
             if self._sight is not None:
                 sequence.sight = self._sight.look(turn, self._wake_up)
-        self._call(lambda: self._scheduler.add(sequence))
+        self._call(lambda: self._add(sequence))
 
     def cancel(self, turn: str) -> bool:
         """End a turn before the next step; False when it is not running."""
@@ -107,13 +108,25 @@ class Loop:
             self._wake.notify()
         return True
 
-    def drop(self, session: str) -> None:
-        """Forget a session; one that is answering is forgotten when it has ended."""
-        self._call(lambda: self._drop(session))
+    def drop(self, session: str) -> Future[None]:
+        """Forget a session; one that is answering is forgotten when it has ended.
 
-    def touch(self, session: str) -> None:
-        """Make a session's KV the last to be evicted."""
-        self._call(lambda: self._touch(session))
+        Done when no file of it is left.
+        """
+        gone: Future[None] = Future()
+
+        def forget() -> None:
+            self._sessions.drop(session).add_done_callback(lambda _: gone.set_result(None))
+
+        with self._wake:
+            if self._stopping:
+                raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
+            self._call(forget)
+        return gone
+
+    def prefetch(self, session: str) -> None:
+        """Bring a session's KV near and make it the last to be evicted."""
+        self._call(lambda: self._sessions.prefetch(session))
 
     def probe(self) -> Future[bool]:
         """Ask the model for one token, between two steps."""
@@ -132,11 +145,9 @@ class Loop:
         gauges = {
             "turns_running": float(len(self._scheduler.running)),
             "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
-            "sessions": float(len(self._sessions)),
-            "kv_bytes": float(self._budget.used_bytes),
-            "kv_budget_bytes": float(self._budget.limit_bytes),
+            **self._sessions.gauges(),
         }
-        counters = dict(self._counters)
+        counters = {**self._counters, **self._sessions.counters()}
         if self._sight is not None:
             gauges["feature_bytes"] = float(self._sight.kept_bytes)
             counters |= {name: float(n) for name, n in dict(self._sight.counters).items()}
@@ -149,13 +160,14 @@ class Loop:
         while not self._stopping:
             self._take_calls()
             self._end_cancelled()
+            patience = self._sessions.give_up_reads(self._scheduler.waiting, time.monotonic())
             self._scheduler.admit(self._start)
             if step := self._scheduler.schedule():
                 self._step(step)
             else:
                 with self._wake:
                     if not self._has_work():
-                        self._wake.wait()
+                        self._wake.wait(patience)
         self._take_calls()
         for sequence in list(self._scheduler):
             self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")
@@ -184,6 +196,7 @@ class Loop:
                 self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
             return
         now = time.monotonic()
+        self._sessions.note(step, now - began)
         self._count("steps")
         self._count("step_seconds", now - began)
         row = 0
@@ -273,10 +286,8 @@ class Loop:
         self._scheduler.remove(sequence)
         if (session := sequence.session) is not None:
             session.remember(sequence.turn.id, sequence.made)
-            session.is_busy = False
-            self._budget.settle(session.key)
-            if session.is_dropped:
-                self._forget(session)
+            self._sessions.settle(session)
+        self._sessions.unwant(sequence)
         with self._wake:
             del self._live[sequence.turn.id]
         sequence.emit(last)
@@ -301,9 +312,14 @@ class Loop:
             except Exception:
                 log.exception("a request between two steps failed")
 
+    def _add(self, sequence: Sequence) -> None:
+        """Let a turn wait, and what is kept of its session come near meanwhile."""
+        self._sessions.want(sequence, self._wake_up)
+        self._scheduler.add(sequence)
+
     def _start(self, sequence: Sequence) -> bool:
         """Make the prompt, find what is known of it, reserve its KV; False to try again later."""
-        session = self._session(sequence.turn)
+        session = self._sessions.open(sequence.turn)
         try:
             prompt = sequence.prompt or self._prompter.write(sequence, session)
         except PromptTooLong:
@@ -320,24 +336,18 @@ class Loop:
             return True
         sequence.prompt = prompt
         wanted = min(len(prompt.tokens) + sequence.turn.max_new_tokens, self.max_context)
-        if not self._budget.could_ever_fit(wanted, session.context.shape):
+        if not self._sessions.could_ever_fit(wanted):
             self._fail(sequence, EngineCode.CONTEXT_FULL, "The prompt exceeds the KV memory.")
             return True
-        if not self._budget.reserve(session.key, session.context, wanted):
+        if not self._sessions.reserve(session, wanted):
             return False
         self._begin(sequence, session, prompt)
         return True
 
     def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
-        context = session.context
-        spans = tuple(placed.span for placed in prompt.placed)
-        # The last token is always computed: its logits choose the first of the answer.
-        known = min(common_prefix(context.tokens, prompt.tokens), len(prompt.tokens) - 1)
-        known = whole_spans(known, context.spans, spans)
-        context.crop(known)
-        context.spans = spans
+        known = self._sessions.begin(session, prompt)
+        self._sessions.unwant(sequence)
         sequence.layout = self._prompter.layout(prompt)
-        session.is_busy = True
         turn = sequence.turn
         sequence.session, sequence.cached_tokens = session, known
         sequence.started_at = time.monotonic()
@@ -356,41 +366,6 @@ class Loop:
                 sight="pixels" if prompt.placed else "text" if prompt.seen else "none",
             )
         )
-
-    # -- sessions -------------------------------------------------------------------------------
-
-    def _session(self, turn: Turn) -> Session:
-        key = (turn.tenant, turn.session)
-        session = self._sessions.get(key)
-        if session is None:
-            # The tenant is part of the name, so nothing is ever shared across tenants.
-            context = Context(self._model.backend.shape)
-            session = Session("\0".join(key), context)
-            self._sessions[key] = session
-        self._sessions.move_to_end(key)
-        session.is_dropped = False
-        idle = [name for name, kept in self._sessions.items() if not kept.is_busy]
-        for name in idle[: max(len(self._sessions) - self._config.max_sessions, 0)]:
-            self._budget.forget(self._sessions.pop(name).key)
-        return session
-
-    def _drop(self, name: str) -> None:
-        for key in [key for key in self._sessions if key[1] == name]:
-            session = self._sessions[key]
-            if session.is_busy:
-                session.is_dropped = True
-            else:
-                self._forget(session)
-
-    def _forget(self, session: Session) -> None:
-        self._budget.forget(session.key)
-        tenant, _, name = session.key.partition("\0")
-        self._sessions.pop((tenant, name), None)
-
-    def _touch(self, name: str) -> None:
-        for key, session in self._sessions.items():
-            if key[1] == name:
-                self._budget.touch(session.key)
 
     def _count(self, counter: str, by: float = 1) -> None:
         self._counters[counter] = self._counters.get(counter, 0) + by

@@ -203,6 +203,10 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         max_waiting=settings.max_waiting,
         max_context=settings.max_context,
         kv_budget_bytes=settings.kv_budget_bytes,
+        kv_ram_bytes=settings.kv_ram_bytes,
+        kv_folder=settings.kv_folder,
+        kv_disk_bytes=settings.kv_disk_bytes,
+        kv_disk_floor_bytes=settings.kv_disk_floor_bytes,
     )
     sees = _perception(settings) if settings.has_perception else None
     return await LocalEngine.load(config, sees, lambda stage: say(wire.Stage(stage)))

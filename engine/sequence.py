@@ -59,6 +59,9 @@ class Sequence:
     session: Session | None = None
     # The turn's pictures, under way; None when it has none or the model takes none.
     sight: Future[dict[str, tuple[Picture, ...]]] | None = None
+    # Its session on the way from disk; it is pinned in RAM while `is_wanting`.
+    fetch: Future[None] | None = None
+    is_wanting: bool = False
     prompt: Prompt | None = None
     layout: Layout = field(default_factory=Layout)
     answer: AnswerText | None = None
@@ -72,7 +75,7 @@ class Sequence:
     @property
     def is_ready(self) -> bool:
         """Whether all that its prompt needs is there."""
-        return self.sight is None or self.sight.done()
+        return all(future is None or future.done() for future in (self.sight, self.fetch))
 
     @property
     def pictures(self) -> dict[str, tuple[Picture, ...]]:

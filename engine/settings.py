@@ -28,6 +28,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int = 256
     max_context: int = 0
     kv_budget_bytes: int = 2 << 30
+    kv_ram_bytes: int = 1 << 30
+    kv_folder: str | None = None
+    kv_disk_bytes: int = 4 << 30
+    kv_disk_floor_bytes: int = 1 << 30
     has_perception: bool = True
     perception: dict[str, int | float | str | bool] = {}
 

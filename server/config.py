@@ -47,6 +47,13 @@ class Settings:
     # Bits of an answer that depend on nothing beside it; slower in large batches.
     engine_deterministic: bool = False
     engine_wait_s: float = 30.0
+    # What the model has read of conversations, so that it need not read it again: live, in RAM
+    # beside it, and in files (0: none) of `kv_folder`, by default `kv` in the data folder.
+    kv_budget_bytes: int = 2 * 1024 * 1024 * 1024
+    kv_ram_bytes: int = 1024 * 1024 * 1024
+    kv_disk_bytes: int = 4 * 1024 * 1024 * 1024
+    kv_disk_floor_bytes: int = 1024 * 1024 * 1024
+    kv_folder: Path | None = None
 
     hello_timeout_s: float = HELLO_TIMEOUT_S
     heartbeat_s: float = 5.0
@@ -84,6 +91,8 @@ class Settings:
             raise BadSettings(f"the secret needs {MIN_SECRET_BYTES} bytes or more")
         if self.engine_dtype not in ("bf16", "fp32"):
             raise BadSettings(f"engine_dtype is bf16 or fp32, not {self.engine_dtype!r}")
+        if self.kv_budget_bytes < 1 or min(self.kv_ram_bytes, self.kv_disk_bytes) < 0:
+            raise BadSettings("kv_budget_bytes is above 0; kv_ram_bytes and kv_disk_bytes may be 0")
         if self.workers < 1:
             raise BadSettings("at least one worker is needed")
         if self.workers > 1 and self.redis is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -45,10 +46,19 @@ class MediaSpan:
     length: int
 
 
+@dataclass(frozen=True)
+class Kept:
+    """How much of a context is stored: the first `tokens`, by the save of this `number`."""
+
+    tokens: int
+    number: int
+
+
 class Context:
     """One session's KV: `tokens` are those whose keys and values are written, in order.
 
     `spans` say which of them are media; those behind the last token are not written yet.
+    `kept` says what of it is stored bit for bit, so that only the rest has to be written.
     """
 
     def __init__(self, shape: KVShape) -> None:
@@ -57,6 +67,7 @@ class Context:
         self.spans: tuple[MediaSpan, ...] = ()
         self.store: torch.Tensor | None = None
         self.capacity = 0
+        self.kept: Kept | None = None
 
     @property
     def length(self) -> int:
@@ -71,6 +82,8 @@ class Context:
     def crop(self, length: int) -> None:
         """Forget every token from `length` on; their slots are written again."""
         del self.tokens[length:]
+        if self.kept is not None and self.kept.tokens > length:
+            self.kept = Kept(length, self.kept.number)
 
     def resize(self, capacity: int) -> None:
         """Grow to `capacity` tokens, keeping what is written."""
@@ -84,6 +97,8 @@ class Context:
         self.tokens.clear()
         self.spans = ()
         self.store, self.capacity = None, 0
+        # What is computed again may differ in its last bits from what is stored.
+        self.kept = None
 
 
 def common_prefix(left: list[int], right: list[int]) -> int:
@@ -108,11 +123,15 @@ def whole_spans(known: int, kept: tuple[MediaSpan, ...], wanted: tuple[MediaSpan
 class Budget:
     """Bytes of KV over all sessions; under pressure the least recently used idle one goes.
 
-    Memory is reserved before it is allocated, so the peak stays below the limit.
+    Memory is reserved before it is allocated, so the peak stays below the limit. `demote` is
+    called with a context that is about to lose its memory, to keep what it holds elsewhere.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(
+        self, limit_bytes: int, demote: Callable[[str, Context], None] = lambda key, context: None
+    ) -> None:
         self.limit_bytes = limit_bytes
+        self._demote = demote
         self.evictions = 0
         # Insertion order is the order of last use.
         self._contexts: dict[str, Context] = {}
@@ -137,6 +156,7 @@ class Budget:
         # While a context grows the old and the new tensor exist together.
         peak = wanted + (context.bytes if growing else 0)
         if not self._make_room(peak) and growing and context.capacity:
+            self._demote(session, context)
             context.release()
             peak = wanted
         fits = self._make_room(peak)
@@ -157,6 +177,12 @@ class Budget:
         if context := self._contexts.pop(session, None):
             self._contexts[session] = context
 
+    def demote(self, session: str) -> None:
+        """Take a session out of memory, keeping what it holds elsewhere."""
+        if context := self._contexts.get(session):
+            self._demote(session, context)
+        self.forget(session)
+
     def forget(self, session: str) -> None:
         """Drop a session's KV and its entry."""
         self._busy.discard(session)
@@ -168,7 +194,9 @@ class Budget:
             if self.used_bytes + wanted_bytes <= self.limit_bytes:
                 break
             if session not in self._busy and self._contexts[session].capacity:
-                self._contexts.pop(session).release()
+                context = self._contexts.pop(session)
+                self._demote(session, context)
+                context.release()
                 self.evictions += 1
         return self.used_bytes + wanted_bytes <= self.limit_bytes
 

@@ -21,6 +21,7 @@ from transformers.utils import logging
 from engine.config import UnsupportedModel
 from engine.kv.context import GRAIN, Context, KVShape
 from engine.models.eyes import takes_pictures
+from engine.models.fingerprint import fingerprint
 from engine.models.layout import Features, Layout
 from engine.models.linear import pack
 
@@ -52,7 +53,13 @@ class Segment:
 class Backend:
     """A causal or image-text transformers model. Not thread-safe: the loop alone calls it."""
 
-    def __init__(self, model: PreTrainedModel, *, is_deterministic: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, is_deterministic: bool = False, is_named: bool = True
+    ) -> None:
+        # Names what is stored of the model; empty when nothing of it will be.
+        self.fingerprint = (
+            fingerprint(model, is_deterministic=is_deterministic) if is_named else b""
+        )
         # Whether it tries; set to False when the check on this machine failed.
         self.is_deterministic = is_deterministic
         _refuse_unsupported(model)
@@ -85,9 +92,18 @@ class Backend:
 
     @classmethod
     def load(
-        cls, model: str, dtype: str, device: str, *, is_deterministic: bool = False
+        cls,
+        model: str,
+        dtype: str,
+        device: str,
+        *,
+        is_deterministic: bool = False,
+        is_named: bool = False,
     ) -> Backend:
-        """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there."""
+        """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there.
+
+        Without `is_named` it has no fingerprint, for which all weights are read once.
+        """
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         kind: Any = AutoModelForCausalLM
@@ -98,7 +114,10 @@ class Backend:
         # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
         if lacking := sorted(found["missing_keys"]):
             raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
-        backend = cls(network.to(torch.device(device)), is_deterministic=is_deterministic)
+        # Named before the weights are packed: then they are no plain tensors any more.
+        backend = cls(
+            network.to(torch.device(device)), is_deterministic=is_deterministic, is_named=is_named
+        )
         pack(backend.model, LINEAR_ROWS if is_deterministic else None)
         return backend
 

@@ -58,7 +58,11 @@ class LoadedModel:
         progress("weights")
         with _said_in_a_sentence(f"the weights of {config.model} cannot be loaded"):
             backend = Backend.load(
-                config.model, config.dtype, config.device, is_deterministic=config.deterministic
+                config.model,
+                config.dtype,
+                config.device,
+                is_deterministic=config.deterministic,
+                is_named=config.keeps_on_disk,
             )
         if config.deterministic:
             progress("determinism")

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.api import EngineCode, EngineError, Message, Turn, TurnDelta, TurnDone, TurnFailed
@@ -77,6 +78,44 @@ async def test_kill_9_ends_every_turn_within_a_second_and_the_next_one_works(cli
     assert (await client.health()).ready
 
 
+@pytest.mark.fault
+async def test_E20_E25_after_kill_9_a_conversation_goes_on_from_disk(settings, tmp_path):
+    """Once without a kill, once with: what was restored is bit for bit what stayed."""
+    kept = msgspec.structs.replace(settings, kv_folder=str(tmp_path / "kv"), kv_disk_floor_bytes=0)
+
+    async def go_on(client, messages, turn):
+        asked = Turn(id=turn, session="s", tenant="c", messages=messages, max_new_tokens=24)
+        done = (await events_of(client, asked))[-1]
+        assert isinstance(done, TurnDone)
+        return done, (
+            *messages,
+            Message(role="assistant", text=done.text, turn=turn),
+            ask("").messages[0],
+        )
+
+    answers = []
+    for is_killed in (False, True):
+        client = EngineClient(tmp_path / f"s{is_killed}", kept, ready_timeout_s=START_S)
+        await client.start()
+        try:
+            first, talk = await go_on(client, ask("x").messages, "t1")
+            if is_killed:
+                async with asyncio.timeout(10):
+                    while (await client.stats()).gauges["kv_staged_bytes"]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
+                os.kill(client.pid, signal.SIGKILL)
+                with pytest.raises(EngineError):
+                    await client.health()
+            second, _ = await go_on(client, talk, "t2")
+            hits = (await client.stats()).counters.get("kv_disk_hits", 0)
+            await client.drop("s")
+        finally:
+            await client.stop()
+        answers.append((first.token_ids, second.token_ids, second.cached_tokens))
+        assert hits == is_killed
+    assert answers[0] == answers[1] and answers[0][2] > 24
+
+
 async def test_a_second_client_shares_the_engine_and_leaving_harms_nobody(client, tmp_path):
     await client.wait_ready(START_S)
     guest = EngineClient(tmp_path / "s")
@@ -105,8 +144,6 @@ async def test_the_engine_ends_with_stop(client):
 
 @pytest.mark.fault
 async def test_the_engine_ends_when_its_parent_is_killed(settings, tmp_path):
-    import msgspec
-
     code = f"""
 import asyncio, msgspec
 from pathlib import Path

@@ -297,7 +297,7 @@ async def test_a_language_the_model_does_not_know_is_refused_with_the_setting_th
 
 async def test_kv_of_idle_sessions_is_evicted_under_pressure_and_computed_again(tiny, make_engine):
     budget = 3 * 256 * tiny.backend.shape.token_bytes
-    async with make_engine(tiny, kv_budget_bytes=budget) as engine:
+    async with make_engine(tiny, kv_budget_bytes=budget, kv_ram_bytes=0) as engine:
         first = await events_of(engine, ask("Is it high?", "a", "s0", max_new_tokens=8))
         for n in range(1, 5):
             await events_of(engine, ask("Is it high?", f"t{n}", f"s{n}", max_new_tokens=8))

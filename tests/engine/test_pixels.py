@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from transformers import AutoModelForImageTextToText, PreTrainedModel
 
 from engine.api import Box, LabRow, Message, Seen, TextRow, Turn, TurnDone
 from engine.config import EngineConfig
+from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
 from tests.engine.conftest import answer
 from tests.support.tiny_vision import FAMILIES, save_tiny_vision
@@ -167,6 +170,56 @@ async def test_E17_later_turns_with_another_picture_equal_generate_and_compute_o
             kept = done.prompt_tokens + LENGTH - 1
             told = started.prompt + pair.model.tokenizer.decode(done.token_ids)
             messages.append(Message(role="assistant", text=done.text, turn=f"t{number}"))
+
+
+async def talked(maker, model, turns, restarts, **settings):
+    """Three turns about pictures, in one engine or with a new one before each."""
+    messages: list[Message] = []
+    told = []
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(maker(model, **settings))
+        for number, message in enumerate(turns):
+            if restarts and number:
+                await stack.aclose()
+                engine = await stack.enter_async_context(maker(model, **settings))
+            messages.append(message)
+            events = await answer(engine, about(f"t{number}", *messages))
+            assert isinstance(events[-1], TurnDone)
+            told.append((events[-1].token_ids, events[-1].cached_tokens))
+            messages.append(Message(role="assistant", text=events[-1].text, turn=f"t{number}"))
+    return told
+
+
+async def test_E15_E17_E18_pictures_in_a_restored_context_stand_where_they_stood(
+    pair, picture, make_engine, tmp_path
+):
+    """A new engine goes on before each turn; what stayed is `generate`, as tested above."""
+    turns = [
+        asked("What is this?", picture(1)),
+        asked("And this?", picture(2, (90, 130))),
+        asked("Which is larger?"),
+    ]
+    stayed = await talked(make_engine, pair.model, turns, restarts=False)
+    named = dataclasses.replace(pair.model, backend=Backend(pair.model.backend.model))
+    kept = {"kv_folder": str(tmp_path / "kv"), "kv_disk_floor_bytes": 0}
+    back = await talked(make_engine, named, turns, restarts=True, **kept)
+    assert back == stayed and back[2][1] > back[1][1] > 0
+
+
+async def test_E1_E2_after_a_restart_another_picture_is_not_taken_for_the_first(
+    qwen, picture, make_engine, tmp_path
+):
+    named = dataclasses.replace(qwen.model, backend=Backend(qwen.model.backend.model))
+    kept = {"kv_folder": str(tmp_path / "kv"), "kv_disk_floor_bytes": 0}
+    async with make_engine(named, **kept) as engine:
+        await answer(engine, about("t0", asked("What is this?", picture(1))))
+    async with make_engine(named, **kept) as engine:
+        restored = await answer(engine, about("t1", asked("What is this?", picture(2))))
+    async with make_engine(named) as engine:
+        alone = await answer(engine, about("t1", asked("What is this?", picture(2))))
+    assert restored[-1].token_ids == alone[-1].token_ids
+    length = len(named.eyes.look(picture(2).pictures[0]).tokens)
+    assert 0 < restored[0].cached_tokens < restored[0].prompt_tokens - length
 
 
 def joined(parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

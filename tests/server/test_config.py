@@ -16,6 +16,13 @@ def test_beyond_loopback_a_secret_is_needed():
     assert Settings().is_open
 
 
+@pytest.mark.parametrize("name", ["kv_budget_bytes", "kv_ram_bytes", "kv_disk_bytes"])
+def test_budgets_below_nothing_are_refused(name):
+    with pytest.raises(BadSettings, match="kv_budget_bytes"):
+        Settings(**{name: -1})
+    assert Settings(kv_ram_bytes=0, kv_disk_bytes=0)
+
+
 def test_a_short_secret_is_refused():
     with pytest.raises(BadSettings, match="32 bytes"):
         Settings(secret="short")

@@ -1,0 +1,130 @@
+"""What is kept of a session outside the live contexts: compact blocks of KV and what they mean."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import torch
+
+from engine.kv.context import Context, Kept, KVShape, MediaSpan
+
+# Tokens of all layers that are stored, checked and dropped together.
+BLOCK = 32
+
+
+class Memory(msgspec.Struct, frozen=True, array_like=True):
+    """What a record's blocks mean: `tokens` in order, media among them, answers by turn id.
+
+    Token ids are packed, 4 bytes each, because they count towards the budgets.
+    """
+
+    tokens: bytes
+    spans: tuple[tuple[bytes, int, int], ...]
+    answers: dict[str, bytes]
+
+    @classmethod
+    def of(cls, context: Context, answers: Mapping[str, Sequence[int]]) -> Memory:
+        """Pack what a live session knows now."""
+        written = (span for span in context.spans if span.start < context.length)
+        return cls(
+            tokens=_packed(context.tokens),
+            spans=tuple((span.digest, span.start, span.length) for span in written),
+            answers={turn: _packed(tokens) for turn, tokens in answers.items()},
+        )
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens) // 4
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, names and small objects left out."""
+        spans = sum(len(digest) for digest, _, _ in self.spans)
+        return len(self.tokens) + spans + sum(len(made) for made in self.answers.values())
+
+    def token_ids(self) -> list[int]:
+        """Return the tokens."""
+        return _unpacked(self.tokens)
+
+    def media(self) -> tuple[MediaSpan, ...]:
+        """Return the media among the tokens."""
+        return tuple(MediaSpan(*span) for span in self.spans)
+
+    def spoken(self) -> dict[str, list[int]]:
+        """Return the tokens of each answer, by turn id."""
+        return {turn: _unpacked(made) for turn, made in self.answers.items()}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A session's KV away from the live contexts.
+
+    Block n holds the tokens [n * BLOCK, …) as a contiguous tensor [layers, 2, heads, tokens,
+    head_dim] in RAM; only the last one may be shorter than BLOCK. `tier` is where it was found.
+    """
+
+    memory: Memory
+    blocks: list[torch.Tensor]
+    kept: Kept | None = None
+    tier: Literal["ram", "disk"] = "ram"
+
+    @property
+    def bytes(self) -> int:
+        """What it takes from the RAM budget."""
+        return self.memory.size_bytes + sum(block.nbytes for block in self.blocks)
+
+
+def block_count(tokens: int) -> int:
+    """Return how many blocks hold so many tokens."""
+    return -(-tokens // BLOCK)
+
+
+def bytes_from(context: Context, first: int) -> int:
+    """Return what `cut` from block `first` on will allocate."""
+    return max(context.length - first * BLOCK, 0) * context.shape.token_bytes
+
+
+def cut(context: Context, first: int = 0) -> list[torch.Tensor]:
+    """Copy the context from block `first` on to RAM, the bits as they are."""
+    if context.store is None:
+        return []
+    return [
+        context.store[:, :, :, start : min(start + BLOCK, context.length)].to(
+            "cpu", copy=True, memory_format=torch.contiguous_format
+        )
+        for start in range(first * BLOCK, context.length, BLOCK)
+    ]
+
+
+def paste(record: Record, context: Context, tokens: int) -> None:
+    """Write the first `tokens` of a record into an empty context that has room for them."""
+    assert context.store is not None and context.length == 0, "reserved, and nothing written"
+    assert tokens <= min(context.capacity, record.memory.length), "reserved for the whole prompt"
+    for start, block in zip(range(0, tokens, BLOCK), record.blocks, strict=False):
+        stop = min(start + block.shape[3], tokens)
+        context.store[:, :, :, start:stop] = block[:, :, :, : stop - start]
+    context.tokens = record.memory.token_ids()[:tokens]
+    context.spans = record.memory.media()
+
+
+def empty_block(shape: KVShape, tokens: int) -> torch.Tensor:
+    """Return memory for a block that is about to be read."""
+    return torch.empty((shape.layers, 2, shape.heads, tokens, shape.head_dim), dtype=shape.dtype)
+
+
+def raw(block: torch.Tensor) -> memoryview:
+    """Return a block's bytes without copying them."""
+    return block.view(-1).view(torch.uint8).numpy().data
+
+
+def _packed(tokens: Sequence[int]) -> bytes:
+    return array("I", tokens).tobytes()
+
+
+def _unpacked(packed: bytes) -> list[int]:
+    return array("I", packed).tolist()

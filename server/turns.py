@@ -107,6 +107,7 @@ class Turns:
         self._gather_s = gather_s
         self._running: dict[tuple[str, str], _Running] = {}
         self._lines: dict[str, asyncio.Lock] = {}
+        self._expecting: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -162,7 +163,23 @@ class Turns:
                 self._hub.neighbours.end_turn(room, ask.interrupts, "barge_in", by)
         running = _Running(room, ask.turn, by, ask.max_tokens or self._max_new_tokens)
         self._running[room, ask.turn] = running
+        self.expect(room)
         self._background.spawn(self._run(running), f"turn {ask.turn}")
+
+    def expect(self, room: str) -> None:
+        """Let the engine bring a room's context near, because somebody may ask soon."""
+        if room not in self._expecting:
+            self._expecting.add(room)
+            self._background.spawn(self._prefetch(room), f"prefetch {room}")
+
+    async def _prefetch(self, room: str) -> None:
+        try:
+            await self._engine.prefetch(room)
+        except api.EngineError:
+            # An engine that is away has nothing to bring near.
+            pass
+        finally:
+            self._expecting.discard(room)
 
     def end(self, room: str, turn: str, end: End, by: Actor) -> bool:
         """End a turn now; False when it is not running (any more)."""

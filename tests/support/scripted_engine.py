@@ -19,6 +19,7 @@ class ScriptedEngine:
         self.asked: list[api.Turn] = []
         self.opened: list[api.Media] = []
         self.closed_turns: list[str] = []
+        self.prefetched: list[str] = []
         self.ready = True
 
     def script(self, turn: str) -> asyncio.Queue[api.TurnEvent | None]:
@@ -85,6 +86,7 @@ class ScriptedEngine:
 
     async def prefetch(self, session: str) -> None:
         """See `Engine.prefetch`."""
+        self.prefetched.append(session)
 
     async def drop(self, session: str) -> None:
         """See `Engine.drop`."""

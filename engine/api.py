@@ -22,6 +22,7 @@ class EngineCode(StrEnum):
 
     OVERLOADED = "overloaded"
     CONTEXT_FULL = "context_full"
+    SCHEMA_UNSUPPORTED = "schema_unsupported"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
     TURN_UNKNOWN = "turn_unknown"
@@ -313,7 +314,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     `session` names the KV context that is kept across turns (one per room). `messages` is the
     whole conversation, the question last: what of it the engine already holds it does not
-    compute again. `temperature` 0 is greedy.
+    compute again.
+
+    `temperature` 0 is greedy; `top_k` 0, `top_p` 1 and `min_p` 0 leave every token in. A sampled
+    answer is the same again for the same `seed`, whatever runs beside it. Penalties count what
+    stands there already (`engine.models.sampling.penalise`). `stop_tokens` end the answer and are
+    no part of it. With `json_schema` the answer is JSON of that schema, cut only by its length.
     """
 
     id: str
@@ -322,9 +328,16 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     max_new_tokens: int = 256
     temperature: float = 0.0
+    top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
+    json_schema: str | None = None
     priority: int = 0
 
 
@@ -375,7 +388,8 @@ class TurnAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag="annotation"
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The answer is complete. `token_ids` are those the model made, the end token excluded.
 
-    `timings` in seconds from `submit`: `queued`, `first_token`, `total`.
+    `confidences` are the probabilities that the model itself gave to each of them, before any
+    penalty, filter or schema. `timings` in seconds from `submit`: `queued`, `first_token`, `total`.
     """
 
     turn: str
@@ -385,6 +399,7 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     prompt_tokens: int
     cached_tokens: int
     timings: dict[str, float]
+    confidences: tuple[float, ...] = ()
 
 
 class TurnCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="cancelled"):

@@ -24,12 +24,15 @@ from engine.api import (
 from engine.config import EngineConfig
 from engine.language import LanguageCheck
 from engine.loop import Loop
+from engine.models.guide import BadSchema
 from engine.models.loaded import LoadedModel
 
 # A probe waits for the step in progress and computes one token; longer means it hangs.
 PROBE_TIMEOUT_S = 5.0
 # Beyond this the choice is no longer the model's.
 MAX_TEMPERATURE = 5.0
+MAX_REPETITION_PENALTY = 10.0
+MAX_PENALTY = 2.0
 TERMINAL = (TurnDone, TurnCancelled, TurnFailed)
 
 
@@ -88,6 +91,14 @@ class LocalEngine:
         if refusal := self._refusal(turn):
             yield refusal
             return
+        guide = None
+        if turn.json_schema is not None:
+            try:
+                guide = await asyncio.to_thread(self._model.guides.compile, turn.json_schema)
+            except BadSchema as error:
+                code = EngineCode.SCHEMA_UNSUPPORTED
+                yield TurnFailed(turn=turn.id, code=code, message=str(error))
+                return
         here = asyncio.get_running_loop()
         # Bounded by `max_new_tokens`: a turn has at most a few events a token.
         events: asyncio.Queue[TurnEvent] = asyncio.Queue()
@@ -98,7 +109,7 @@ class LocalEngine:
                 here.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            self._loop.submit(turn, emit)
+            self._loop.submit(turn, emit, guide)
         except EngineError as error:
             yield TurnFailed(turn=turn.id, code=error.code, message=error.message)
             return
@@ -192,6 +203,15 @@ class LocalEngine:
             return f"temperature must be 0 to {MAX_TEMPERATURE}."
         if not 0 < turn.top_p <= 1:
             return "top_p must be above 0 and at most 1."
+        if turn.top_k < 0 or not 0 <= turn.min_p <= 1:
+            return "top_k must not be negative, and min_p must be 0 to 1."
+        if not 0 < turn.repetition_penalty <= MAX_REPETITION_PENALTY:
+            return f"repetition_penalty must be above 0 and at most {MAX_REPETITION_PENALTY}."
+        penalties = (turn.presence_penalty, turn.frequency_penalty)
+        if not all(-MAX_PENALTY <= penalty <= MAX_PENALTY for penalty in penalties):
+            return (
+                f"presence_penalty and frequency_penalty must be -{MAX_PENALTY} to {MAX_PENALTY}."
+            )
         return None
 
 

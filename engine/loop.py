@@ -24,8 +24,9 @@ from engine.api import (
 )
 from engine.config import EngineConfig
 from engine.models.backend import Segment
+from engine.models.guide import Guide
 from engine.models.loaded import LoadedModel
-from engine.models.sampling import Sampling, choose
+from engine.models.sampling import Sampling, choose, confidences, penalise
 from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
 from engine.scheduler import Scheduler, Slice
@@ -78,13 +79,14 @@ class Loop:
         if self._sight is not None:
             self._sight.stop()
 
-    def submit(self, turn: Turn, emit: Callable[[TurnEvent], None]) -> None:
+    def submit(
+        self, turn: Turn, emit: Callable[[TurnEvent], None], guide: Guide | None = None
+    ) -> None:
         """Queue a turn. `emit` is called from the loop's thread, last with a terminal event.
 
         Raises `EngineError` when the turn is refused; then `emit` is never called.
         """
-        sampling = Sampling(turn.temperature, turn.top_p, turn.seed)
-        sequence = Sequence(turn, emit, time.monotonic(), sampling)
+        sequence = Sequence(turn, emit, time.monotonic(), Sampling.of(turn), guide)
         with self._wake:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
@@ -199,37 +201,54 @@ class Loop:
         self._sessions.note(step, now - began)
         self._count("steps")
         self._count("step_seconds", now - began)
-        row = 0
         for part in step:
             if part.sequence.state is State.PREFILL:
                 self._count("tokens_prefilled", len(part.tokens))
-            if part.samples:
-                self._settle_alone(part.sequence, logits[row], now)
-                row += 1
+        sampled = [part.sequence for part in step if part.samples]
+        chosen = [self._choose(s, row) for s, row in zip(sampled, logits, strict=True)]
+        taken = [token if token is not None else 0 for token in chosen]
+        sure = confidences(logits, taken) if sampled else []
+        for sequence, token, confidence in zip(sampled, chosen, sure, strict=True):
+            if token is not None:
+                self._settle_alone(sequence, token, confidence, now)
 
-    def _settle_alone(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
+    def _choose(self, sequence: Sequence, logits: torch.Tensor) -> int | None:
+        """Pick a sequence's next token; None when that failed and the turn has ended."""
+        try:
+            if sequence.sampling.is_penalising:
+                logits = penalise(logits, sequence.sampling, sequence.prompt_tokens, sequence.made)
+            if sequence.guide is not None:
+                logits = sequence.guide.allow(logits)
+            return choose(logits, sequence.sampling, sequence.context.length)
+        except Exception:
+            log.exception("a token could not be chosen")
+            self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
+            return None
+
+    def _settle_alone(self, sequence: Sequence, token: int, confidence: float, now: float) -> None:
         """Settle one turn so that what fails in it, even its listener, stays with it."""
         try:
-            self._settle(sequence, logits, now)
+            self._settle(sequence, token, confidence, now)
         except Exception:
             log.exception("a turn failed behind its step")
             if sequence.state is not State.ENDED:
                 self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
 
-    def _settle(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
-        """Choose the sequence's next token and show what can be shown."""
+    def _settle(self, sequence: Sequence, token: int, confidence: float, now: float) -> None:
+        """Add the chosen token to the answer and show what can be shown."""
         answer = sequence.answer
         assert answer is not None, "an admitted sequence has an answer"
-        token = choose(logits, sequence.sampling, sequence.context.length)
         if sequence.state is State.PREFILL:
             sequence.state, sequence.first_token_at = State.DECODE, now
-        if token in self._model.end_tokens:
+        if token in self._model.end_tokens or token in sequence.turn.stop_tokens:
             self._finish(sequence, "stop", now)
             return
         sequence.made.append(token)
+        sequence.confidences.append(confidence)
         self._count("tokens_generated")
         answer.push(token)
-        if answer.stopped:
+        is_whole = sequence.guide is not None and sequence.guide.accept(token)
+        if answer.stopped or is_whole:
             self._finish(sequence, "stop", now)
         elif (
             len(sequence.made) >= sequence.turn.max_new_tokens
@@ -258,6 +277,7 @@ class Loop:
                 finish="stop" if finish == "stop" else "length",
                 prompt_tokens=len(sequence.prompt_tokens),
                 cached_tokens=sequence.cached_tokens,
+                confidences=tuple(sequence.confidences),
                 timings={
                     "queued": sequence.started_at - sequence.submitted_at,
                     "first_token": sequence.first_token_at - sequence.submitted_at,

@@ -10,6 +10,7 @@ from enum import Enum
 
 from engine.api import Turn, TurnEvent
 from engine.kv.context import Context
+from engine.models.guide import Guide
 from engine.models.layout import Layout, Picture
 from engine.models.sampling import Sampling
 from engine.prompt import Prompt
@@ -54,6 +55,7 @@ class Sequence:
     emit: Callable[[TurnEvent], None]
     submitted_at: float
     sampling: Sampling
+    guide: Guide | None = None
     state: State = State.WAITING
     is_cancelled: bool = False
     session: Session | None = None
@@ -67,6 +69,7 @@ class Sequence:
     answer: AnswerText | None = None
     cached_tokens: int = 0
     made: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
     bypassed: int = 0
     started_at: float = 0.0
     first_token_at: float = 0.0

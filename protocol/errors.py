@@ -69,6 +69,7 @@ class ErrorCode(StrEnum):
     TURN_EXISTS = "turn_exists"
     TURN_INTERRUPTED = "turn_interrupted"
     CONTEXT_FULL = "context_full"
+    SCHEMA_UNSUPPORTED = "schema_unsupported"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
     INTERNAL = "internal"
@@ -156,6 +157,7 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.TURN_EXISTS: Meaning("The turn id was used before with another question."),
     E.TURN_INTERRUPTED: Meaning("The server stopped while the turn ran.", retry=True),
     E.CONTEXT_FULL: Meaning("The question does not fit the model's context."),
+    E.SCHEMA_UNSUPPORTED: Meaning("The `json_schema` is none, or one that cannot be kept to."),
     E.LANGUAGE_UNSUPPORTED: Meaning("The loaded model does not know this language."),
     E.ENGINE_LOST: Meaning("The engine's process ended while it worked on this.", retry=True),
     E.INTERNAL: Meaning("A fault of ours; the server's log has it by the connection's id."),

@@ -41,7 +41,7 @@ class _Running:
     room: str
     turn: str
     by: Actor
-    max_tokens: int
+    ask: Ask
     end: End | None = None
     ended_by: Actor = translate.SERVER
     is_ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -161,7 +161,7 @@ class Turns:
             # One that ended in the same moment needs no end.
             if not self.end(room, ask.interrupts, "barge_in", by):
                 self._hub.neighbours.end_turn(room, ask.interrupts, "barge_in", by)
-        running = _Running(room, ask.turn, by, ask.max_tokens or self._max_new_tokens)
+        running = _Running(room, ask.turn, by, ask)
         self._running[room, ask.turn] = running
         self.expect(room)
         self._background.spawn(self._run(running), f"turn {ask.turn}")
@@ -301,7 +301,10 @@ class Turns:
             session=running.room,
             tenant=running.room,
             messages=said,
-            max_new_tokens=running.max_tokens,
+            max_new_tokens=running.ask.max_tokens or self._max_new_tokens,
+            temperature=running.ask.temperature,
+            seed=running.ask.seed,
+            json_schema=running.ask.json_schema,
         )
         return question, missing
 

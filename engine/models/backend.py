@@ -82,6 +82,7 @@ class Backend:
         head_dim = getattr(config, "head_dim", None)
         self.device = next(model.parameters()).device
         self.max_context: int = config.max_position_embeddings
+        self.vocabulary: int = config.vocab_size
         self.shape = KVShape(
             layers=config.num_hidden_layers,
             heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,

@@ -265,3 +265,32 @@ async def test_an_engine_that_is_away_is_nobodys_fault_when_somebody_types(start
     await mei.say(type="presence", typing=True)
     assert (await mei.comment("c1"))["type"] == "ack"
     assert engine.prefetched == ["ward-7"] * 2
+
+
+async def test_a_schema_a_temperature_and_a_seed_reach_the_engine(start, engine):
+    server = await start(engine)
+    mei = await server.join("Mei")
+    engine.says("t1", "{}")
+    await ask(mei, "t1", json_schema="{}", temperature=0.5, seed=7)
+    await mei.hear("turn.done")
+    asked = engine.asked[0]
+    assert (asked.json_schema, asked.temperature, asked.seed) == ("{}", 0.5, 7)
+
+
+async def test_the_end_says_how_sure_the_model_was(start, engine):
+    server = await start(engine)
+    mei = await server.join("Mei")
+    engine.says("t1", "yes", done=False)
+    done = api.TurnDone(
+        turn="t1",
+        text="yes",
+        token_ids=(1, 2),
+        finish="stop",
+        prompt_tokens=1,
+        cached_tokens=0,
+        timings={},
+        confidences=(0.9, 0.4),
+    )
+    engine.script("t1").put_nowait(done)
+    await ask(mei, "t1")
+    assert (await mei.hear("turn.done"))["confidence"] == 0.6

@@ -31,6 +31,7 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   decoder_lost: "Add the file again.",
   turn_interrupted: "Ask again.",
   context_full: "Shorten the question, or start a new room.",
+  schema_unsupported: "Use a simpler JSON schema.",
   language_unsupported:
     "The loaded model answers English only. Ask in English, or ask your administrator for " +
     "another model.",

@@ -54,6 +54,7 @@ export type ErrorCode =
   | "turn_exists"
   | "turn_interrupted"
   | "context_full"
+  | "schema_unsupported"
   | "language_unsupported"
   | "engine_lost"
   | "internal";
@@ -104,6 +105,7 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   turn_exists: { when: "The turn id was used before with another question.", fatal: false, retry: false },
   turn_interrupted: { when: "The server stopped while the turn ran.", fatal: false, retry: true },
   context_full: { when: "The question does not fit the model's context.", fatal: false, retry: false },
+  schema_unsupported: { when: "The `json_schema` is none, or one that cannot be kept to.", fatal: false, retry: false },
   language_unsupported: { when: "The loaded model does not know this language.", fatal: false, retry: false },
   engine_lost: { when: "The engine's process ended while it worked on this.", fatal: false, retry: true },
   internal: { when: "A fault of ours; the server's log has it by the connection's id.", fatal: false, retry: false },
@@ -591,6 +593,8 @@ export interface Op {
  *
  * `turn` is made by the client; sent again, it is the same question. `assets` narrows the
  * question to these pictures; empty means all of the room. `interrupts` ends that turn first.
+ * With `json_schema` the answer is JSON of that schema. `temperature` 0 always takes the likeliest
+ * words; above, the same `seed` draws the same ones again.
  */
 export interface Ask {
   type: "ask";
@@ -602,6 +606,12 @@ export interface Ask {
   max_tokens?: number | null;
   /** @default null */
   interrupts?: Id | null;
+  /** @default null */
+  json_schema?: LongText | null;
+  /** @default 0.0 */
+  temperature?: number;
+  /** @default 0 */
+  seed?: number;
 }
 
 /** End a running turn; an `error` with `turn_unknown` when it is not running. */
@@ -1094,7 +1104,12 @@ export interface TurnAnnotation {
   link: SpanLink;
 }
 
-/** The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds. */
+/**
+ * The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds.
+ *
+ * `confidence` is the geometric mean of the probabilities that the model gave to its tokens: how
+ * sure it was of its words, not whether they are right.
+ */
 export interface TurnDone {
   type: "turn.done";
   /** @default 0 */
@@ -1113,6 +1128,8 @@ export interface TurnDone {
   cached_tokens: number;
   /** @default {} */
   timings?: Record<string, number>;
+  /** @default null */
+  confidence?: number | null;
 }
 
 /** A person ended the answer; what was delivered stays and is what the model remembers. */

@@ -268,6 +268,10 @@ Observation = (
 
 # -- turns ---------------------------------------------------------------------------------------
 
+# What a turn is work on, for the engine's sharing: what is asked by people goes before what nobody
+# has asked for yet ("background"), and text before pictures.
+TurnKind = Literal["text", "image", "video", "background"]
+
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A media item as part of a turn: its bytes and what perception found in it so far.
@@ -320,6 +324,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     answer is the same again for the same `seed`, whatever runs beside it. Penalties count what
     stands there already (`engine.models.sampling.penalise`). `stop_tokens` end the answer and are
     no part of it. With `json_schema` the answer is JSON of that schema, cut only by its length.
+
+    A point of `priority` is worth some seconds of waiting. A turn that could not begin within
+    `deadline_s` seconds fails as overloaded; 0 waits for ever. A background turn stands still
+    while any other runs, and is cancelled when its session is asked something.
     """
 
     id: str
@@ -339,6 +347,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     stop_tokens: tuple[int, ...] = ()
     json_schema: str | None = None
     priority: int = 0
+    kind: TurnKind = "text"
+    deadline_s: float = 0.0
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,9 @@ class EngineConfig:
     max_batch: int = 32
     max_waiting: int = 256
     # Tokens that one forward step may take: an idle engine prefills in windows of this size.
-    max_step_tokens: int = 512
+    max_step_tokens: int = 4096
+    # What a step with a prompt in it may take while others read their answers, in seconds.
+    inter_token_s: float = 0.1
     # 0 takes what the model was made for.
     max_context: int = 0
     max_new_tokens: int = 2048
@@ -69,6 +71,7 @@ class EngineConfig:
         for name in (
             "threads",
             "max_context",
+            "inter_token_s",
             "delta_interval_s",
             "feature_cache_bytes",
             "kv_ram_bytes",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Literal
 
 import torch
 
@@ -16,26 +17,27 @@ from engine.api import (
     EngineError,
     Stats,
     Turn,
-    TurnCancelled,
-    TurnDone,
     TurnEvent,
-    TurnFailed,
-    TurnStarted,
 )
 from engine.config import EngineConfig
 from engine.models.backend import Segment
 from engine.models.guide import Guide
 from engine.models.loaded import LoadedModel
-from engine.models.sampling import Sampling, choose, confidences, penalise
+from engine.models.sampling import Sampling, confidences
+from engine.policy import Pace
 from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
+from engine.replies import Replies
 from engine.scheduler import Scheduler, Slice
-from engine.sequence import Sequence, Session, State
+from engine.sequence import Sequence, Session, State, next_token
 from engine.sessions import Sessions
 from engine.sight import Sight
 from engine.text.answer import AnswerText
 
 log = logging.getLogger(__name__)
+
+# A turn that gave way this often gives way no more, so that every turn comes to its end.
+MAX_PREEMPTIONS = 2
 
 
 class Loop:
@@ -44,7 +46,9 @@ class Loop:
     def __init__(self, config: EngineConfig, model: LoadedModel) -> None:
         self._config = config
         self._model = model
-        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens)
+        self._pace = Pace(config.inter_token_s)
+        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens, self._pace)
+        self._replies = Replies(model.name)
         self._sessions = Sessions(config, model.backend)
         self._sight = (
             Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
@@ -56,7 +60,8 @@ class Loop:
         self._wake = threading.Condition()
         self._stopping = False
         self._live: dict[str, Sequence] = {}
-        self._counters: dict[str, float] = {}
+        self._counters: Counter[str] = Counter()
+        self._step_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
         limit = model.backend.max_context
         self.max_context = min(limit, config.max_context or limit)
@@ -93,7 +98,7 @@ class Loop:
             if turn.id in self._live:
                 raise EngineError(EngineCode.INTERNAL, "A turn of this id is running already.")
             if len(self._live) >= self._config.max_waiting + self._config.max_batch:
-                self._count("turns_overloaded")
+                self._counters["turns_overloaded"] += 1
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
             if self._sight is not None:
@@ -147,9 +152,13 @@ class Loop:
         gauges = {
             "turns_running": float(len(self._scheduler.running)),
             "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
+            "queue_seconds": self._scheduler.queue_seconds(time.monotonic()),
+            "prompt_token_seconds": self._pace.prompt_token_s,
             **self._sessions.gauges(),
         }
-        counters = {**self._counters, **self._sessions.counters()}
+        counted = Counter(dict(self._counters)) + Counter(dict(self._replies.counters))
+        counters = {name: float(n) for name, n in counted.items()} | self._sessions.counters()
+        counters["step_seconds"] = self._step_seconds
         if self._sight is not None:
             gauges["feature_bytes"] = float(self._sight.kept_bytes)
             counters |= {name: float(n) for name, n in dict(self._sight.counters).items()}
@@ -162,14 +171,17 @@ class Loop:
         while not self._stopping:
             self._take_calls()
             self._end_cancelled()
-            patience = self._sessions.give_up_reads(self._scheduler.waiting, time.monotonic())
-            self._scheduler.admit(self._start)
+            now = time.monotonic()
+            late = self._end_late(now)
+            reads = self._sessions.give_up_reads(self._scheduler.waiting, now)
+            self._scheduler.admit(self._start, self._preempt)
             if step := self._scheduler.schedule():
                 self._step(step)
             else:
                 with self._wake:
                     if not self._has_work():
-                        self._wake.wait(patience)
+                        soon = [wait for wait in (late, reads) if wait is not None]
+                        self._wake.wait(min(soon, default=None))
         self._take_calls()
         for sequence in list(self._scheduler):
             self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")
@@ -198,12 +210,7 @@ class Loop:
                 self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
             return
         now = time.monotonic()
-        self._sessions.note(step, now - began)
-        self._count("steps")
-        self._count("step_seconds", now - began)
-        for part in step:
-            if part.sequence.state is State.PREFILL:
-                self._count("tokens_prefilled", len(part.tokens))
+        self._note(step, now - began)
         sampled = [part.sequence for part in step if part.samples]
         chosen = [self._choose(s, row) for s, row in zip(sampled, logits, strict=True)]
         taken = [token if token is not None else 0 for token in chosen]
@@ -212,14 +219,20 @@ class Loop:
             if token is not None:
                 self._settle_alone(sequence, token, confidence, now)
 
+    def _note(self, step: list[Slice], seconds: float) -> None:
+        prompts = [len(p.tokens) for p in step if p.sequence.state is State.PREFILL]
+        decoding = len(step) - len(prompts)
+        self._pace.note(decoding, sum(prompts), seconds)
+        if not decoding:
+            self._sessions.note_computed(sum(prompts), seconds)
+        self._counters["steps"] += 1
+        self._counters["tokens_prefilled"] += sum(prompts)
+        self._step_seconds += seconds
+
     def _choose(self, sequence: Sequence, logits: torch.Tensor) -> int | None:
         """Pick a sequence's next token; None when that failed and the turn has ended."""
         try:
-            if sequence.sampling.is_penalising:
-                logits = penalise(logits, sequence.sampling, sequence.prompt_tokens, sequence.made)
-            if sequence.guide is not None:
-                logits = sequence.guide.allow(logits)
-            return choose(logits, sequence.sampling, sequence.context.length)
+            return next_token(sequence, logits)
         except Exception:
             log.exception("a token could not be chosen")
             self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
@@ -238,14 +251,14 @@ class Loop:
         """Add the chosen token to the answer and show what can be shown."""
         answer = sequence.answer
         assert answer is not None, "an admitted sequence has an answer"
-        if sequence.state is State.PREFILL:
-            sequence.state, sequence.first_token_at = State.DECODE, now
+        sequence.state = State.DECODE
+        sequence.first_token_at = sequence.first_token_at or now
         if token in self._model.end_tokens or token in sequence.turn.stop_tokens:
             self._finish(sequence, "stop", now)
             return
         sequence.made.append(token)
         sequence.confidences.append(confidence)
-        self._count("tokens_generated")
+        self._counters["tokens_generated"] += 1
         answer.push(token)
         is_whole = sequence.guide is not None and sequence.guide.accept(token)
         if answer.stopped or is_whole:
@@ -257,56 +270,38 @@ class Loop:
             self._finish(sequence, "length", now)
         elif now - sequence.shown_at >= self._config.delta_interval_s:
             sequence.shown_at = now
-            for event in answer.take():
-                sequence.emit(event)
+            self._replies.show(sequence)
 
     # -- the ends of a turn ---------------------------------------------------------------------
 
-    def _finish(self, sequence: Sequence, finish: str, now: float) -> None:
-        answer = sequence.answer
-        assert answer is not None and finish in ("stop", "length")
-        for event in answer.take(final=True):
-            sequence.emit(event)
-        self._count(f"turns_done_{finish}")
-        self._end(
-            sequence,
-            TurnDone(
-                turn=sequence.turn.id,
-                text=answer.text,
-                token_ids=tuple(sequence.made),
-                finish="stop" if finish == "stop" else "length",
-                prompt_tokens=len(sequence.prompt_tokens),
-                cached_tokens=sequence.cached_tokens,
-                confidences=tuple(sequence.confidences),
-                timings={
-                    "queued": sequence.started_at - sequence.submitted_at,
-                    "first_token": sequence.first_token_at - sequence.submitted_at,
-                    "total": now - sequence.submitted_at,
-                },
-            ),
-        )
+    def _finish(self, sequence: Sequence, finish: Literal["stop", "length"], now: float) -> None:
+        self._end(sequence, self._replies.done(sequence, finish, now))
 
     def _fail(self, sequence: Sequence, code: EngineCode, message: str) -> None:
-        self._count(f"turns_failed_{code.value}")
-        self._end(sequence, TurnFailed(turn=sequence.turn.id, code=code, message=message))
+        self._end(sequence, self._replies.failed(sequence, code, message))
 
     def _end_cancelled(self) -> None:
         for sequence in self._scheduler:
             if sequence.is_cancelled:
-                if sequence.answer is not None:
-                    for event in sequence.answer.cut():
-                        sequence.emit(event)
-                self._count("turns_cancelled")
-                turn = sequence.turn.id
-                self._end(sequence, TurnCancelled(turn=turn, token_ids=tuple(sequence.made)))
+                self._end(sequence, self._replies.cancelled(sequence))
+
+    def _end_late(self, now: float) -> float | None:
+        """Fail turns that could not begin in time; return in how many seconds to look again."""
+        for sequence in self._scheduler.late(now):
+            self._fail(sequence, EngineCode.OVERLOADED, "The model is busy with other turns.")
+        return self._scheduler.next_deadline_s(now)
 
     def _end(self, sequence: Sequence, last: TurnEvent) -> None:
         """Give back everything the turn held, then say its last word."""
+        was_preempted = sequence.is_preempted
         sequence.state = State.ENDED
         self._scheduler.remove(sequence)
         if (session := sequence.session) is not None:
             session.remember(sequence.turn.id, sequence.made)
-            self._sessions.settle(session)
+            if was_preempted:
+                self._sessions.leave(session)
+            else:
+                self._sessions.settle(session)
         self._sessions.unwant(sequence)
         with self._wake:
             del self._live[sequence.turn.id]
@@ -334,25 +329,19 @@ class Loop:
 
     def _add(self, sequence: Sequence) -> None:
         """Let a turn wait, and what is kept of its session come near meanwhile."""
+        turn = sequence.turn
+        for other in self._scheduler:
+            is_same = (other.turn.tenant, other.turn.session) == (turn.tenant, turn.session)
+            if other.turn.kind == "background" and is_same:
+                other.is_cancelled = True
         self._sessions.want(sequence, self._wake_up)
         self._scheduler.add(sequence)
 
     def _start(self, sequence: Sequence) -> bool:
-        """Make the prompt, find what is known of it, reserve its KV; False to try again later."""
-        session = self._sessions.open(sequence.turn)
-        try:
-            prompt = sequence.prompt or self._prompter.write(sequence, session)
-        except PromptTooLong:
-            self._fail(
-                sequence,
-                EngineCode.CONTEXT_FULL,
-                f"The question and its lab values exceed the model's {self.max_context} tokens.",
-            )
-            return True
-        # A template or tokenizer may refuse a text in its own way.
-        except Exception:
-            log.exception("a prompt could not be written")
-            self._fail(sequence, EngineCode.INTERNAL, "The prompt could not be made.")
+        """Find what is known of the prompt and reserve its KV; False to try again later."""
+        session = sequence.session or self._sessions.open(sequence.turn)
+        prompt = sequence.prompt or self._write(sequence, session)
+        if prompt is None:
             return True
         sequence.prompt = prompt
         wanted = min(len(prompt.tokens) + sequence.turn.max_new_tokens, self.max_context)
@@ -364,28 +353,44 @@ class Loop:
         self._begin(sequence, session, prompt)
         return True
 
+    def _write(self, sequence: Sequence, session: Session) -> Prompt | None:
+        """Make the prompt; None when that failed and the turn has ended."""
+        try:
+            return self._prompter.write(sequence, session)
+        except PromptTooLong:
+            self._fail(
+                sequence,
+                EngineCode.CONTEXT_FULL,
+                f"The question and its lab values exceed the model's {self.max_context} tokens.",
+            )
+        # A template or tokenizer may refuse a text in its own way.
+        except Exception:
+            log.exception("a prompt could not be written")
+            self._fail(sequence, EngineCode.INTERNAL, "The prompt could not be made.")
+        return None
+
     def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
-        known = self._sessions.begin(session, prompt)
+        spans = tuple(placed.span for placed in prompt.placed)
+        known = self._sessions.begin(session, sequence.written, spans)
         self._sessions.unwant(sequence)
+        sequence.session = session
+        sequence.state = State.PREFILL
+        if sequence.answer is not None:
+            self._counters["tokens_resumed"] += known
+            return
         sequence.layout = self._prompter.layout(prompt)
-        turn = sequence.turn
-        sequence.session, sequence.cached_tokens = session, known
+        sequence.cached_tokens = known
         sequence.started_at = time.monotonic()
+        turn = sequence.turn
         characters = self._model.detokenizer.characters()
         sequence.answer = AnswerText(turn.id, characters, turn.stop, prompt.seen)
-        sequence.state = State.PREFILL
-        self._count("turns_started")
-        self._count("tokens_cached", known)
-        sequence.emit(
-            TurnStarted(
-                turn=turn.id,
-                model=self._model.name,
-                prompt=prompt.text,
-                prompt_tokens=len(prompt.tokens),
-                cached_tokens=known,
-                sight="pixels" if prompt.placed else "text" if prompt.seen else "none",
-            )
-        )
+        self._replies.start(sequence)
 
-    def _count(self, counter: str, by: float = 1) -> None:
-        self._counters[counter] = self._counters.get(counter, 0) + by
+    def _preempt(self, sequence: Sequence) -> bool:
+        """Make a running turn wait, to go on later as if it had not; False when it cannot."""
+        if sequence.preemptions >= MAX_PREEMPTIONS or not self._sessions.preempt(sequence):
+            return False
+        sequence.state = State.WAITING
+        sequence.preemptions += 1
+        self._counters["turns_preempted"] += 1
+        return True

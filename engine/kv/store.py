@@ -86,15 +86,28 @@ class Store:
         context.kept = Kept(context.length, number)
         self._spool.save(save)
 
-    def demote(self, key: str, context: Context, answers: Answers) -> None:
-        """Copy a context that is about to lose its memory to RAM, if there is room."""
+    def demote(self, key: str, context: Context, answers: Answers) -> bool:
+        """Copy a context that is about to lose its memory to RAM; False when there is no room."""
         if not self._ram.limit_bytes or not context.length:
-            return
+            return False
         memory = Memory.of(context, answers)
         if not self._ram.reserve(bytes_from(context, 0) + memory.size_bytes):
             self._counters["kv_demotions_without_room"] += 1
-            return
+            return False
         self._ram.put(key, Record(memory, cut(context), context.kept))
+        return True
+
+    def hold(self, key: str, context: Context, answers: Answers) -> bool:
+        """Do as `demote` for a turn that goes on later, which owes an `unwant` if this is True."""
+        self._ram.pin(key)
+        if self.demote(key, context, answers):
+            return True
+        self._ram.unpin(key)
+        return False
+
+    def forget(self, key: str) -> None:
+        """Drop what is in RAM of a session."""
+        self._ram.drop(key)
 
     def _stored(self, key: str, context: Context) -> tuple[int | None, int]:
         """Return the save that the next one may follow, and the first block that it adds."""

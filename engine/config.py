@@ -47,6 +47,8 @@ class EngineConfig:
     max_pictures: int = 8
     # Features of pictures that are kept for the next question about them.
     feature_cache_bytes: int = 256 << 20
+    # Answers of greedy turns, kept for whoever asks exactly the same.
+    answer_cache_bytes: int = 16 << 20
     # Finished sessions whose tokens are remembered; their KV is evicted by bytes before that.
     max_sessions: int = 4096
     # A client's screen shows no more than one change a frame; below this deltas are gathered.
@@ -74,6 +76,7 @@ class EngineConfig:
             "inter_token_s",
             "delta_interval_s",
             "feature_cache_bytes",
+            "answer_cache_bytes",
             "kv_ram_bytes",
             "kv_disk_bytes",
             "kv_disk_floor_bytes",

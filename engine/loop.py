@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Literal
 
 import torch
 
+from engine.answers import Answers, Finish, KnownAnswer
 from engine.api import (
     EngineCode,
     EngineError,
@@ -20,10 +20,11 @@ from engine.api import (
     TurnEvent,
 )
 from engine.config import EngineConfig
+from engine.intake import Intake
 from engine.models.backend import Segment
 from engine.models.guide import Guide
 from engine.models.loaded import LoadedModel
-from engine.models.sampling import Sampling, confidences
+from engine.models.sampling import Sampling, confidence
 from engine.policy import Pace
 from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
@@ -31,7 +32,7 @@ from engine.replies import Replies
 from engine.scheduler import Scheduler, Slice
 from engine.sequence import Sequence, Session, State, next_token
 from engine.sessions import Sessions
-from engine.sight import Sight
+from engine.sight import Sight, by_kind
 from engine.text.answer import AnswerText
 
 log = logging.getLogger(__name__)
@@ -49,15 +50,14 @@ class Loop:
         self._pace = Pace(config.inter_token_s)
         self._scheduler = Scheduler(config.max_batch, config.max_step_tokens, self._pace)
         self._replies = Replies(model.name)
+        self._answers = Answers(config.answer_cache_bytes)
         self._sessions = Sessions(config, model.backend)
         self._sight = (
             Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
             if model.eyes is not None
             else None
         )
-        # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
-        self._intake: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
+        self._intake = Intake()
         self._stopping = False
         self._live: dict[str, Sequence] = {}
         self._counters: Counter[str] = Counter()
@@ -76,9 +76,9 @@ class Loop:
 
     def stop(self) -> None:
         """End every turn with `engine_lost` and wait for the thread."""
-        with self._wake:
+        with self._intake.changed:
             self._stopping = True
-            self._wake.notify()
+            self._intake.changed.notify()
         self._thread.join()
         self._sessions.stop()
         if self._sight is not None:
@@ -91,8 +91,10 @@ class Loop:
 
         Raises `EngineError` when the turn is refused; then `emit` is never called.
         """
+        if self._sight is not None:
+            turn = by_kind(turn)
         sequence = Sequence(turn, emit, time.monotonic(), Sampling.of(turn), guide)
-        with self._wake:
+        with self._intake.changed:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
             if turn.id in self._live:
@@ -102,17 +104,17 @@ class Loop:
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
             if self._sight is not None:
-                sequence.sight = self._sight.look(turn, self._wake_up)
-        self._call(lambda: self._add(sequence))
+                sequence.sight = self._sight.look(turn, self._intake.wake)
+        self._intake.call(lambda: self._add(sequence))
 
     def cancel(self, turn: str) -> bool:
         """End a turn before the next step; False when it is not running."""
-        with self._wake:
+        with self._intake.changed:
             sequence = self._live.get(turn)
             if sequence is None or sequence.is_cancelled:
                 return False
             sequence.is_cancelled = True
-            self._wake.notify()
+            self._intake.changed.notify()
         return True
 
     def drop(self, session: str) -> Future[None]:
@@ -123,17 +125,18 @@ class Loop:
         gone: Future[None] = Future()
 
         def forget() -> None:
+            self._answers.forget(session)
             self._sessions.drop(session).add_done_callback(lambda _: gone.set_result(None))
 
-        with self._wake:
+        with self._intake.changed:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
-            self._call(forget)
+            self._intake.call(forget)
         return gone
 
     def prefetch(self, session: str) -> None:
         """Bring a session's KV near and make it the last to be evicted."""
-        self._call(lambda: self._sessions.prefetch(session))
+        self._intake.call(lambda: self._sessions.prefetch(session))
 
     def probe(self) -> Future[bool]:
         """Ask the model for one token, between two steps."""
@@ -144,7 +147,7 @@ class Loop:
             if future.set_running_or_notify_cancel():
                 future.set_result(self._model.backend.answers())
 
-        self._call(ask)
+        self._intake.call(ask)
         return future
 
     def stats(self) -> Stats:
@@ -154,10 +157,12 @@ class Loop:
             "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
             "queue_seconds": self._scheduler.queue_seconds(time.monotonic()),
             "prompt_token_seconds": self._pace.prompt_token_s,
+            **self._answers.gauges(),
             **self._sessions.gauges(),
         }
         counted = Counter(dict(self._counters)) + Counter(dict(self._replies.counters))
-        counters = {name: float(n) for name, n in counted.items()} | self._sessions.counters()
+        counters = {name: float(n) for name, n in counted.items()}
+        counters |= self._sessions.counters() | self._answers.counters()
         counters["step_seconds"] = self._step_seconds
         if self._sight is not None:
             gauges["feature_bytes"] = float(self._sight.kept_bytes)
@@ -169,7 +174,7 @@ class Loop:
     def _run(self) -> None:
         torch.set_num_threads(self._config.threads or torch.get_num_threads())
         while not self._stopping:
-            self._take_calls()
+            self._intake.take()
             self._end_cancelled()
             now = time.monotonic()
             late = self._end_late(now)
@@ -178,11 +183,11 @@ class Loop:
             if step := self._scheduler.schedule():
                 self._step(step)
             else:
-                with self._wake:
+                with self._intake.changed:
                     if not self._has_work():
                         soon = [wait for wait in (late, reads) if wait is not None]
-                        self._wake.wait(min(soon, default=None))
-        self._take_calls()
+                        self._intake.changed.wait(min(soon, default=None))
+        self._intake.take()
         for sequence in list(self._scheduler):
             self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")
 
@@ -212,12 +217,8 @@ class Loop:
         now = time.monotonic()
         self._note(step, now - began)
         sampled = [part.sequence for part in step if part.samples]
-        chosen = [self._choose(s, row) for s, row in zip(sampled, logits, strict=True)]
-        taken = [token if token is not None else 0 for token in chosen]
-        sure = confidences(logits, taken) if sampled else []
-        for sequence, token, confidence in zip(sampled, chosen, sure, strict=True):
-            if token is not None:
-                self._settle_alone(sequence, token, confidence, now)
+        for sequence, row in zip(sampled, logits, strict=True):
+            self._settle_alone(sequence, row, now)
 
     def _note(self, step: list[Slice], seconds: float) -> None:
         prompts = [len(p.tokens) for p in step if p.sequence.state is State.PREFILL]
@@ -229,35 +230,27 @@ class Loop:
         self._counters["tokens_prefilled"] += sum(prompts)
         self._step_seconds += seconds
 
-    def _choose(self, sequence: Sequence, logits: torch.Tensor) -> int | None:
-        """Pick a sequence's next token; None when that failed and the turn has ended."""
-        try:
-            return next_token(sequence, logits)
-        except Exception:
-            log.exception("a token could not be chosen")
-            self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
-            return None
-
-    def _settle_alone(self, sequence: Sequence, token: int, confidence: float, now: float) -> None:
+    def _settle_alone(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
         """Settle one turn so that what fails in it, even its listener, stays with it."""
         try:
-            self._settle(sequence, token, confidence, now)
+            self._settle(sequence, logits, now)
         except Exception:
             log.exception("a turn failed behind its step")
             if sequence.state is not State.ENDED:
                 self._fail(sequence, EngineCode.INTERNAL, "The engine failed on this answer.")
 
-    def _settle(self, sequence: Sequence, token: int, confidence: float, now: float) -> None:
-        """Add the chosen token to the answer and show what can be shown."""
+    def _settle(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
+        """Choose the sequence's next token and show what can be shown."""
         answer = sequence.answer
         assert answer is not None, "an admitted sequence has an answer"
+        token = next_token(sequence, logits)
         sequence.state = State.DECODE
         sequence.first_token_at = sequence.first_token_at or now
         if token in self._model.end_tokens or token in sequence.turn.stop_tokens:
             self._finish(sequence, "stop", now)
             return
         sequence.made.append(token)
-        sequence.confidences.append(confidence)
+        sequence.confidences.append(confidence(logits, token))
         self._counters["tokens_generated"] += 1
         answer.push(token)
         is_whole = sequence.guide is not None and sequence.guide.accept(token)
@@ -274,7 +267,10 @@ class Loop:
 
     # -- the ends of a turn ---------------------------------------------------------------------
 
-    def _finish(self, sequence: Sequence, finish: Literal["stop", "length"], now: float) -> None:
+    def _finish(self, sequence: Sequence, finish: Finish, now: float) -> None:
+        if sequence.prompt is not None:
+            made = KnownAnswer(tuple(sequence.made), tuple(sequence.confidences), finish)
+            self._answers.keep(sequence.turn, sequence.prompt, made)
         self._end(sequence, self._replies.done(sequence, finish, now))
 
     def _fail(self, sequence: Sequence, code: EngineCode, message: str) -> None:
@@ -303,29 +299,11 @@ class Loop:
             else:
                 self._sessions.settle(session)
         self._sessions.unwant(sequence)
-        with self._wake:
+        with self._intake.changed:
             del self._live[sequence.turn.id]
         sequence.emit(last)
 
     # -- between two steps ----------------------------------------------------------------------
-
-    def _call(self, call: Callable[[], None]) -> None:
-        with self._wake:
-            self._intake.append(call)
-            self._wake.notify()
-
-    def _wake_up(self) -> None:
-        """Look again at who may start."""
-        self._call(lambda: None)
-
-    def _take_calls(self) -> None:
-        while self._intake:
-            call = self._intake.popleft()
-            try:
-                call()
-            # A caller's request may fail; it must not take the loop along.
-            except Exception:
-                log.exception("a request between two steps failed")
 
     def _add(self, sequence: Sequence) -> None:
         """Let a turn wait, and what is kept of its session come near meanwhile."""
@@ -334,7 +312,7 @@ class Loop:
             is_same = (other.turn.tenant, other.turn.session) == (turn.tenant, turn.session)
             if other.turn.kind == "background" and is_same:
                 other.is_cancelled = True
-        self._sessions.want(sequence, self._wake_up)
+        self._sessions.want(sequence, self._intake.wake)
         self._scheduler.add(sequence)
 
     def _start(self, sequence: Sequence) -> bool:
@@ -344,6 +322,9 @@ class Loop:
         if prompt is None:
             return True
         sequence.prompt = prompt
+        if sequence.answer is None and (known := self._answers.find(sequence.turn, prompt)):
+            self._replay(sequence, session, prompt, known)
+            return True
         wanted = min(len(prompt.tokens) + sequence.turn.max_new_tokens, self.max_context)
         if not self._sessions.could_ever_fit(wanted):
             self._fail(sequence, EngineCode.CONTEXT_FULL, "The prompt exceeds the KV memory.")
@@ -381,10 +362,27 @@ class Loop:
         sequence.layout = self._prompter.layout(prompt)
         sequence.cached_tokens = known
         sequence.started_at = time.monotonic()
-        turn = sequence.turn
-        characters = self._model.detokenizer.characters()
-        sequence.answer = AnswerText(turn.id, characters, turn.stop, prompt.seen)
+        sequence.answer = self._answer_of(sequence, prompt)
         self._replies.start(sequence)
+
+    def _replay(
+        self, sequence: Sequence, session: Session, prompt: Prompt, known: KnownAnswer
+    ) -> None:
+        """Answer without the model; what the session has of the prompt's KV stays as it is."""
+        now = time.monotonic()
+        sequence.cached_tokens = len(prompt.tokens)
+        sequence.started_at = sequence.first_token_at = now
+        sequence.answer = self._answer_of(sequence, prompt)
+        self._replies.start(sequence)
+        sequence.made, sequence.confidences = list(known.tokens), list(known.confidences)
+        for token in known.tokens:
+            sequence.answer.push(token)
+        session.remember(sequence.turn.id, sequence.made)
+        self._finish(sequence, known.finish, now)
+
+    def _answer_of(self, sequence: Sequence, prompt: Prompt) -> AnswerText:
+        turn, characters = sequence.turn, self._model.detokenizer.characters()
+        return AnswerText(turn.id, characters, turn.stop, prompt.seen)
 
     def _preempt(self, sequence: Sequence) -> bool:
         """Make a running turn wait, to go on later as if it had not; False when it cannot."""

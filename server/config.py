@@ -54,6 +54,10 @@ class Settings:
     kv_disk_bytes: int = 4 * 1024 * 1024 * 1024
     kv_disk_floor_bytes: int = 1024 * 1024 * 1024
     kv_folder: Path | None = None
+    # Whether the engine reads what a room shows before anybody asks; and a file of questions, one
+    # a line, that it answers ahead.
+    look_ahead: bool = True
+    frequent_questions_file: Path | None = None
 
     hello_timeout_s: float = HELLO_TIMEOUT_S
     heartbeat_s: float = 5.0
@@ -105,6 +109,17 @@ class Settings:
                 f"{self.host} is reachable from other machines: set {_PREFIX}SECRET_FILE "
                 "(or bind to 127.0.0.1)"
             )
+
+    def frequent_questions(self) -> tuple[str, ...]:
+        """Read the questions that are often asked; raises `BadSettings`."""
+        if self.frequent_questions_file is None:
+            return ()
+        try:
+            lines = self.frequent_questions_file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            name = f"{_PREFIX}FREQUENT_QUESTIONS_FILE"
+            raise BadSettings(f"{name}: {error}") from error
+        return tuple(line.strip() for line in lines if line.strip())
 
     @property
     def is_open(self) -> bool:

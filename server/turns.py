@@ -108,6 +108,8 @@ class Turns:
         self._running: dict[tuple[str, str], _Running] = {}
         self._lines: dict[str, asyncio.Lock] = {}
         self._expecting: set[str] = set()
+        # Called with the room in which a turn has ended.
+        self.on_end: Callable[[str], None] = lambda room: None
 
     def __len__(self) -> int:
         return len(self._running)
@@ -239,6 +241,7 @@ class Turns:
             if not any(each.room == running.room for each in self._running.values()):
                 self._lines.pop(running.room, None)
             self._hub.leave(hosted)
+            self.on_end(running.room)
 
     async def _take_lease(self, running: _Running) -> None:
         is_taken = False

@@ -95,11 +95,10 @@ def choose(logits: torch.Tensor, sampling: Sampling, position: int) -> int:
     return int(tokens[min(index, kept - 1)])
 
 
-def confidences(logits: torch.Tensor, tokens: Sequence[int]) -> list[float]:
-    """Return the probability that each row of `logits` [rows, vocabulary] gives its token.
+def confidence(logits: torch.Tensor, token: int) -> float:
+    """Return the probability that `logits` [vocabulary] give a token.
 
     It is the model's own, before penalties, filters and temperature.
     """
     wide = logits.float()
-    chosen = wide.gather(1, torch.tensor([list(tokens)], device=wide.device).T)[:, 0]
-    return (chosen - wide.logsumexp(dim=1)).exp().tolist()
+    return float((wide[token] - wide.logsumexp(dim=0)).exp())

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from engine.api import Message, Seen, Turn
 from engine.models.layout import Features, Picture
-from engine.sight import Sight
+from engine.sight import Sight, by_kind
 
 
 class CountingEyes:
@@ -128,3 +129,16 @@ def test_stopping_ends_what_waits_and_tells_who_waits(sight, eyes, turn):
     assert waiting is not None and told.wait(10)
     with pytest.raises(CancelledError):
         waiting.result(0)
+
+
+def test_a_question_that_brings_pictures_is_work_on_pictures(turn):
+    assert by_kind(turn("a")).kind == "image"
+    assert by_kind(turn()).kind == "text"
+    asked = turn("a")
+    video = replace(asked.messages[0].seen[0], duration_s=2.0)
+    filmed = replace(asked, messages=(replace(asked.messages[0], seen=(video,)),))
+    assert by_kind(filmed).kind == "video"
+    assert by_kind(replace(filmed, kind="background")).kind == "background"
+    # A picture that was shown with an earlier question is known by now.
+    again = (*asked.messages, Message(role="user", text="And?"))
+    assert by_kind(replace(asked, messages=again)).kind == "text"

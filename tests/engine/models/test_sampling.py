@@ -13,7 +13,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from engine.models.sampling import Sampling, choose, confidences, penalise
+from engine.models.sampling import Sampling, choose, confidence, penalise
 
 LOGITS = torch.tensor([0.0, 3.0, 2.0, -1.0])
 
@@ -83,6 +83,4 @@ def test_presence_counts_once_and_frequency_each_time_and_neither_the_prompt():
 
 
 def test_confidence_is_the_probability_that_the_model_gave():
-    rows = torch.stack([LOGITS, LOGITS.flip(0)])
-    expected = [torch.softmax(LOGITS, 0)[1].item(), torch.softmax(LOGITS, 0)[0].item()]
-    assert confidences(rows, [1, 3]) == pytest.approx(expected)
+    assert confidence(LOGITS, 1) == pytest.approx(torch.softmax(LOGITS, 0)[1].item())

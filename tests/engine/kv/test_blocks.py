@@ -9,7 +9,7 @@ from tests.support.kv import SHAPE, context_of, is_same, some_tokens
 
 
 @pytest.mark.parametrize("length", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 7])
-def test_what_was_cut_and_pasted_is_bit_for_bit_what_was_there(length):
+def test_E13_what_was_cut_and_pasted_is_bit_for_bit_what_was_there(length):
     context = context_of(some_tokens(length), spans=[MediaSpan(b"d" * 16, 0, 1)])
     blocks = cut(context)
     assert len(blocks) == block_count(length)

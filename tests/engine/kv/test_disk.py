@@ -239,7 +239,7 @@ def disk_full_after(disk_in, folder, left, clock):
     return disk, opener, context
 
 
-def test_a_disk_that_is_full_at_any_write_loses_nothing_and_rests(disk_in, tmp_path):
+def test_E34_a_disk_that_is_full_at_any_write_loses_nothing_and_rests(disk_in, tmp_path):
     """Nothing else is there to be deleted, so the tier rests and is tried again."""
     probe, opener, context = disk_full_after(disk_in, tmp_path / "probe", 1 << 30, lambda: 0.0)
     extend(context, some_tokens(70, seed=2))

@@ -144,7 +144,7 @@ def test_another_sessions_file_is_no_file_of_this_one(history):
         read(history[0][0], key="clinic\0ward-4")
 
 
-def test_blocks_of_other_tokens_are_refused(history):
+def test_E4_blocks_of_other_tokens_are_refused(history):
     """E4, E27: every frame is whole, but they do not belong together."""
     context = context_of(some_tokens(2 * BLOCK + 9, seed=9))
     theirs = frames_of(whole_save(context, 1), WEIGHTS)

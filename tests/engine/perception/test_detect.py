@@ -83,7 +83,7 @@ def test_what_is_no_picture_is_unsupported(tmp_path, content):
     assert code_of(tmp_path, content).code is EngineCode.MEDIA_UNSUPPORTED
 
 
-def test_a_header_of_50000_by_50000_pixels_is_refused_before_decoding(tmp_path):
+def test_E49_L53_a_header_of_50000_by_50000_pixels_is_refused_before_decoding(tmp_path):
     content = png_header(50_000, 50_000) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
     refused = code_of(tmp_path, content, max_pixels=100_000_000)
     assert refused.code is EngineCode.MEDIA_TOO_MANY_PIXELS

@@ -117,9 +117,9 @@ async def prompts_now_and_then(engine: LocalEngine) -> None:
             pass
 
 
-async def pictures_for_ever(engine: LocalEngine, folder: Path) -> None:
+async def pictures_for_ever(engine: LocalEngine, folder: Path, paths: list[Path]) -> None:
     """Have one photograph with text after the other looked at."""
-    for path in itertools.cycle(sorted(folder.glob("*.jpg"))):
+    for path in itertools.cycle(paths):
         name = f"p{next(_numbers)}"
         media = Media(
             id=name, tenant="b", path=str(path), name=name, derived_dir=str(folder / name)
@@ -175,15 +175,16 @@ async def measure(engine: LocalEngine, folder: Path, rounds: int) -> None:
     """Print the table."""
     works: dict[str, Callable[[], list[Coroutine[Any, Any, None]]]] = {
         "pictures looked at, 2 at once": lambda: [
-            pictures_for_ever(engine, folder) for _ in range(2)
+            pictures_for_ever(engine, folder, paths) for _ in range(2)
         ],
         "turns about pictures, 8 at once": lambda: [
             turns_for_ever(engine, 200, 40, "image") for _ in range(8)
         ],
         "an answer that nobody asked for": lambda: [turns_for_ever(engine, 20, 400, "background")],
     }
-    for number in range(4):
-        (folder / f"{number}.jpg").write_bytes(photograph(str(number)))
+    paths = [folder / f"{number}.jpg" for number in range(4)]
+    for path in paths:
+        path.write_bytes(photograph(path.stem))
     await first_words(engine, 3)
     columns = "".join(f"{name:>8} {'with':>8} {'ratio':>7}" for name in ("p50", "p99"))
     print(f"{'first word of a short question, ms':46}{columns}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -20,8 +20,11 @@ class EngineConfig:
     """
 
     model: str
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    # "cpu", "cuda", "cuda:1" or "auto": spread over all GPUs, then RAM, then disk, with no more
+    # bytes than said on each ("0", "1", … and "cpu").
     device: str = "cpu"
+    device_bytes: dict[str, int] = field(default_factory=dict)
     # bf16 on a CPU whose bits depend on nothing beside a session; slower in large batches.
     deterministic: bool = False
     threads: int = 2
@@ -57,8 +60,8 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must name a folder or a hub id")
-        if self.dtype not in ("bf16", "fp32"):
-            raise ValueError(f"dtype must be bf16 or fp32, not {self.dtype!r}")
+        if self.dtype not in ("bf16", "fp16", "fp32"):
+            raise ValueError(f"dtype must be bf16, fp16 or fp32, not {self.dtype!r}")
         for name in (
             "max_batch",
             "max_waiting",

@@ -31,7 +31,10 @@ class Sessions:
         self._store = Store(
             Identity(backend.fingerprint, backend.shape),
             ram_bytes=config.kv_ram_bytes,
-            folder=Path(config.kv_folder) if config.kv_folder and config.keeps_on_disk else None,
+            # Without a name for the model nothing could be told from another one's.
+            folder=Path(config.kv_folder)
+            if config.kv_folder and config.keeps_on_disk and backend.fingerprint
+            else None,
             disk_bytes=config.kv_disk_bytes,
             floor_bytes=config.kv_disk_floor_bytes,
         )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from protocol.base import HELLO_TIMEOUT_S
 
@@ -17,6 +17,9 @@ _PREFIX = "CONSILIUM_"
 
 class BadSettings(ValueError):
     """Settings that the server refuses to start with; the message says what to change."""
+
+
+Dtype = Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,8 @@ class Settings:
     speech_model: str = "whisper-tiny-en"
     models_cache: Path | None = None
     engine_threads: int = 2
-    engine_dtype: str = "bf16"
+    engine_dtype: Dtype = "bf16"
+    engine_device: str = "cpu"
     # Bits of an answer that depend on nothing beside it; slower in large batches.
     engine_deterministic: bool = False
     engine_wait_s: float = 30.0
@@ -93,8 +97,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
             raise BadSettings(f"the secret needs {MIN_SECRET_BYTES} bytes or more")
-        if self.engine_dtype not in ("bf16", "fp32"):
-            raise BadSettings(f"engine_dtype is bf16 or fp32, not {self.engine_dtype!r}")
+        if self.engine_dtype not in get_args(Dtype):
+            raise BadSettings(f"engine_dtype is bf16, fp16 or fp32, not {self.engine_dtype!r}")
         if self.kv_budget_bytes < 1 or min(self.kv_ram_bytes, self.kv_disk_bytes) < 0:
             raise BadSettings("kv_budget_bytes is above 0; kv_ram_bytes and kv_disk_bytes may be 0")
         if self.workers < 1:

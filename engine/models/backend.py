@@ -10,13 +10,9 @@ import torch.nn.functional as F
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     PreTrainedModel,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import logging
 
 from engine.config import UnsupportedModel
 from engine.kv.context import GRAIN, Context, KVShape
@@ -24,9 +20,9 @@ from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
 from engine.models.layout import Features, Layout
 from engine.models.linear import pack
+from engine.models.weights import home_of, is_whole, load_network
 
 ATTENTION = "consilium_segments"
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 # Sizes that make bf16 on a CPU independent of batch mates and windows; see `determinism`.
 LINEAR_ROWS = 32
@@ -80,7 +76,7 @@ class Backend:
         ]
         config = model.config.get_text_config(decoder=True)
         head_dim = getattr(config, "head_dim", None)
-        self.device = next(model.parameters()).device
+        self.device = home_of(model)
         self.max_context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
         self.shape = KVShape(
@@ -100,26 +96,19 @@ class Backend:
         *,
         is_deterministic: bool = False,
         is_named: bool = False,
+        memory: dict[str, int] | None = None,
     ) -> Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there.
 
         Without `is_named` it has no fingerprint, for which all weights are read once.
         """
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        kind: Any = AutoModelForCausalLM
-        if takes_pictures(AutoConfig.from_pretrained(model)):
-            kind = AutoModelForImageTextToText
-        loaded: Any = kind.from_pretrained(model, dtype=DTYPES[dtype], output_loading_info=True)
-        network, found = loaded
-        # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
-        if lacking := sorted(found["missing_keys"]):
-            raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
+        network = load_network(model, dtype, device, memory)
         # Named before the weights are packed: then they are no plain tensors any more.
-        backend = cls(
-            network.to(torch.device(device)), is_deterministic=is_deterministic, is_named=is_named
-        )
-        pack(backend.model, LINEAR_ROWS if is_deterministic else None)
+        # What lies on disk cannot be read for a name, and what is moved about cannot be packed.
+        whole = is_whole(network)
+        backend = cls(network, is_deterministic=is_deterministic, is_named=is_named and whole)
+        if whole:
+            pack(backend.model, LINEAR_ROWS if is_deterministic else None)
         return backend
 
     @torch.inference_mode()
@@ -242,8 +231,15 @@ def _attend(
         keys, values = context.store[layer]
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
+        # Of a model over several devices a layer may compute on another one than the KV lies on.
         out[:, :, start:end] = attend(
-            query[:, :, start:end], keys, values, total, consilium_step, sliding_window, scaling
+            query[:, :, start:end].to(keys.device),
+            keys,
+            values,
+            total,
+            consilium_step,
+            sliding_window,
+            scaling,
         )
     return out.transpose(1, 2), None
 

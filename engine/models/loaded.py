@@ -65,6 +65,7 @@ class LoadedModel:
                 config.device,
                 is_deterministic=config.deterministic,
                 is_named=config.keeps_on_disk,
+                memory=config.device_bytes,
             )
         if config.deterministic:
             progress("determinism")

@@ -9,16 +9,26 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
+from PIL import Image
 
 from engine.api import Message, Turn, TurnCancelled, TurnDelta, TurnDone
 from engine.models.backend import Backend
+from engine.models.eyes import Eyes
+from engine.models.layout import Picture
 from engine.policy import Pace
+from engine.prompt import Prompt
 from engine.prompter import Prompter
 from tests.engine.conftest import answer, question
+from tests.engine.test_pixels import Pair, generated, load, picture
+from tests.support.tiny_vision import FAMILIES
+
+# `picture` is a fixture.
+__all__ = ["picture"]
 
 LENGTH = 16
 TURNS = 4
@@ -128,3 +138,109 @@ async def test_turns_that_displace_each_other_are_cut_evicted_and_restored_equal
             kept += done[turn.id].cached_tokens
     assert kept > 0
     check(reference, prompts, done)
+
+
+class Album:
+    """What the reference needs of each picture that the engine was shown, by digest."""
+
+    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._eyes = pair.model.eyes
+        self._paths: dict[bytes, str] = {}
+        look = Eyes.look
+
+        def spy(eyes: Eyes, path: str) -> Picture:
+            picture = look(eyes, path)
+            self._paths[picture.digest] = path
+            return picture
+
+        monkeypatch.setattr(Eyes, "look", spy)
+
+    def inputs(self, prompt: Prompt) -> dict[str, torch.Tensor]:
+        """The prompt's tokens with the pixels of all its pictures, as `generate` takes them."""
+        ids = torch.tensor([prompt.tokens])
+        whole = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        parts = [self._pixels(self._paths[placed.picture.digest]) for placed in prompt.placed]
+        for name in ("pixel_values", "pixel_attention_mask", "image_grid_thw"):
+            if each := [part[name] for part in parts if name in part]:
+                by_batch = name != "image_grid_thw" and each[0].ndim > 2
+                whole[name] = torch.cat(each, dim=1 if by_batch else 0)
+        if "image_grid_thw" in whole:
+            whole["mm_token_type_ids"] = (ids == self._eyes.placeholder).int()
+        return whole
+
+    def _pixels(self, path: str) -> dict[str, torch.Tensor]:
+        image = Image.open(path).convert("RGB")
+        made = self._eyes.processor(
+            images=[image], text=[self._eyes.mark], add_special_tokens=False, return_tensors="pt"
+        )
+        return dict(made)
+
+
+@pytest.fixture(params=FAMILIES)
+def seeing(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
+    return load(request.param, tmp_path / "model")
+
+
+async def show(engine, session: int, chance: random.Random, picture, done) -> list[Message]:
+    """As `talk`, a picture with every other question; some turns are cut short."""
+    messages: list[Message] = []
+    for n in range(TURNS):
+        await asyncio.sleep(chance.random() * 0.05)
+        shown = (picture(session * TURNS + n, (60 + 10 * n, 80)),) if n % 2 == 0 else ()
+        messages.append(Message(role="user", text=f"Look {session}?", seen=shown))
+        turn = turn_of(f"s{session}-{n}", session, messages, priority=chance.randint(0, 1))
+        cut, said = chance.choice([0, 0, 3]), ""
+        async for event in engine.submit(turn):
+            if isinstance(event, TurnDelta):
+                said += event.text
+                cut -= 1
+                if cut == 0:
+                    await engine.cancel(turn.id)
+        if isinstance(event, TurnDone):
+            done[turn.id] = event
+        messages.append(Message(role="assistant", text=said, turn=turn.id))
+    return messages
+
+
+async def test_turns_about_pictures_displace_each_other_and_equal_generate(
+    seeing, picture, make_engine, monkeypatch, tmp_path
+):
+    album = Album(seeing, monkeypatch)
+    prompts: dict[str, Prompt] = {}
+    write = Prompter.write
+
+    def spy(self, sequence, session):
+        prompts[sequence.turn.id] = write(self, sequence, session)
+        return prompts[sequence.turn.id]
+
+    monkeypatch.setattr(Prompter, "write", spy)
+    monkeypatch.setattr(Pace, "window", lambda self, decoding, step_tokens: 7)
+    model = replace(seeing.model, backend=Backend(seeing.model.backend.model))
+    settings = {
+        "max_batch": 2,
+        "kv_budget_bytes": 4 * 1024 * model.backend.shape.token_bytes,
+        "kv_ram_bytes": 16 << 20,
+        "kv_folder": str(tmp_path / "kv"),
+        "kv_disk_floor_bytes": 0,
+    }
+    done: dict[str, TurnDone] = {}
+    async with make_engine(model, **settings) as engine:
+        talks = await asyncio.gather(
+            *(show(engine, n, random.Random(n), picture, done) for n in range(6))
+        )
+        counters = (await engine.stats()).counters
+    assert counters["turns_preempted"] > 0 and counters["turns_cancelled"] > 0
+    kept = 0
+    async with make_engine(model, **settings) as engine:
+        for n, messages in enumerate(talks):
+            turn = turn_of(f"s{n}-last", n, [*messages, Message(role="user", text="And now?")])
+            done[turn.id] = (await answer(engine, turn))[-1]
+            kept += done[turn.id].cached_tokens
+    assert kept > 0
+    distinct: set[int] = set()
+    for turn, event in done.items():
+        expected, margin = generated(seeing, album.inputs(prompts[turn]))
+        assert margin > 1e-3, "a near tie would prove nothing"
+        assert event.token_ids == expected[:LENGTH], turn
+        distinct |= set(event.token_ids)
+    assert len(distinct) >= 20

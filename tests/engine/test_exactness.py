@@ -24,7 +24,7 @@ from engine.policy import Pace
 from engine.prompt import Prompt
 from engine.prompter import Prompter
 from tests.engine.conftest import answer, question
-from tests.engine.test_pixels import Pair, generated, load, picture
+from tests.engine.test_pixels import Pair, load, picture
 from tests.support.tiny_vision import FAMILIES
 
 # `picture` is a fixture.
@@ -86,7 +86,7 @@ def turn_of(name: str, session: int, messages: list[Message], **settings) -> Tur
 
 
 def check(reference, prompts, done):
-    distinct = set()
+    compared = Compared()
     for turn, event in done.items():
         ids = torch.tensor([prompts[turn]])
         out = reference.generate(
@@ -97,11 +97,36 @@ def check(reference, prompts, done):
             return_dict_in_generate=True,
             eos_token_id=None,
         )
-        top = torch.stack(out.logits).topk(2, dim=-1).values[:, 0]
-        assert float((top[:, 0] - top[:, 1]).min()) > 1e-3, "a near tie would prove nothing"
-        assert event.token_ids == tuple(out.sequences[0, ids.shape[1] :].tolist()), turn
-        distinct |= set(event.token_ids)
-    assert len(distinct) >= 20
+        compared.add(
+            event, out.sequences[0, ids.shape[1] :].tolist(), torch.stack(out.logits)[:, 0]
+        )
+    compared.check()
+
+
+class Compared:
+    """Answers beside those of `generate`, each up to its first near tie: that proves nothing.
+
+    Which turns there are, and what was delivered of those before, is left to the clock; so a tie
+    in one of hundreds of tokens cannot be ruled out.
+    """
+
+    def __init__(self) -> None:
+        self._distinct: set[int] = set()
+        self._tokens = 0
+        self._equal = 0
+
+    def add(self, event: TurnDone, expected: list[int], logits: torch.Tensor) -> None:
+        top = logits.topk(2, dim=-1).values
+        ties = (top[:, 0] - top[:, 1] <= 1e-3).nonzero()
+        first = int(ties[0]) if len(ties) else len(expected)
+        assert list(event.token_ids[:first]) == expected[:first], event.turn
+        self._distinct |= set(event.token_ids[:first])
+        self._tokens += len(expected)
+        self._equal += first
+
+    def check(self) -> None:
+        assert len(self._distinct) >= 20 and self._tokens >= 200
+        assert self._equal >= 0.9 * self._tokens
 
 
 @pytest.mark.parametrize("window", [1, 7, 32, 0])
@@ -237,10 +262,19 @@ async def test_turns_about_pictures_displace_each_other_and_equal_generate(
             done[turn.id] = (await answer(engine, turn))[-1]
             kept += done[turn.id].cached_tokens
     assert kept > 0
-    distinct: set[int] = set()
+    compared = Compared()
     for turn, event in done.items():
-        expected, margin = generated(seeing, album.inputs(prompts[turn]))
-        assert margin > 1e-3, "a near tie would prove nothing"
-        assert event.token_ids == expected[:LENGTH], turn
-        distinct |= set(event.token_ids)
-    assert len(distinct) >= 20
+        inputs = album.inputs(prompts[turn])
+        out = seeing.reference.generate(
+            **inputs,
+            max_new_tokens=LENGTH,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+            eos_token_id=None,
+        )
+        logits = torch.stack(out.logits)[:, 0]
+        logits[:, model.backend._unsaid] = -torch.inf
+        expected = out.sequences[0, inputs["input_ids"].shape[1] :].tolist()
+        compared.add(event, expected, logits)
+    compared.check()

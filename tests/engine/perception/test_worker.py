@@ -1,5 +1,6 @@
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,14 @@ from engine.api import Box, EngineCode, LabRow, MediaFailed, TextRow
 from engine.perception.ocr import TextReader
 from engine.perception.wire import Accepted, Decode, Pixels, Read, frame
 from engine.perception.worker import Worker
+
+
+@pytest.fixture(autouse=True)
+def cpu_limit():
+    """A worker in this process limits it; the rest of the tests are not to die of that."""
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    yield
+    resource.setrlimit(resource.RLIMIT_CPU, before)
 
 
 def worker():

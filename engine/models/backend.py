@@ -19,6 +19,7 @@ from engine.kv.context import GRAIN, Context, KVShape
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
 from engine.models.layout import Features, Layout
+from engine.models.lean import Lean, is_plain
 from engine.models.linear import pack
 from engine.models.weights import home_of, is_whole, load_network
 
@@ -50,12 +51,16 @@ class Backend:
     """A causal or image-text transformers model. Not thread-safe: the loop alone calls it."""
 
     def __init__(
-        self, model: PreTrainedModel, *, is_deterministic: bool = False, is_named: bool = True
+        self,
+        model: PreTrainedModel,
+        *,
+        is_deterministic: bool = False,
+        is_named: bool = True,
+        is_lean: bool = False,
     ) -> None:
         # Names what is stored of the model; empty when nothing of it will be.
-        self.fingerprint = (
-            fingerprint(model, is_deterministic=is_deterministic) if is_named else b""
-        )
+        kind = (is_deterministic, is_lean)
+        self.fingerprint = fingerprint(model, kind) if is_named else b""
         # Whether it tries; set to False when the check on this machine failed.
         self.is_deterministic = is_deterministic
         _refuse_unsupported(model)
@@ -86,6 +91,9 @@ class Backend:
             dtype=model.dtype,
             device=self.device,
         )
+        # Takes the layers' weights with it.
+        rows = LINEAR_ROWS if is_deterministic else None
+        self._lean = Lean(model, _attend, rows) if is_lean else None
 
     @classmethod
     def load(
@@ -106,7 +114,12 @@ class Backend:
         # Named before the weights are packed: then they are no plain tensors any more.
         # What lies on disk cannot be read for a name, and what is moved about cannot be packed.
         whole = is_whole(network)
-        backend = cls(network, is_deterministic=is_deterministic, is_named=is_named and whole)
+        backend = cls(
+            network,
+            is_deterministic=is_deterministic,
+            is_named=is_named and whole,
+            is_lean=whole and is_plain(network),
+        )
         if whole:
             pack(backend.model, LINEAR_ROWS if is_deterministic else None)
         return backend
@@ -128,18 +141,26 @@ class Backend:
             pictures += segment.layout.features_of(past, past + len(segment.tokens))
             if segment.wants_logits:
                 sampled.append(rows - 1)
-        output = self.model(
-            input_ids=torch.tensor([tokens], device=self.device),
-            position_ids=_side_by_side(positions).to(self.device),
-            use_cache=False,
-            # An empty index is not accepted everywhere; one spare row costs nothing.
-            logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
-            consilium_step=_Step(segments, self.is_deterministic),
-            **_encoded(pictures),
-        )
+        # An empty index is not accepted everywhere; one spare row costs nothing.
+        wanted = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
+        ids = torch.tensor([tokens], device=self.device)
+        places = _side_by_side(positions).to(self.device)
+        step = _Step(segments, self.is_deterministic)
+        logits: torch.Tensor
+        if self._lean is not None:
+            logits = self._lean(ids, places, wanted, step)
+        else:
+            output = self.model(
+                input_ids=ids,
+                position_ids=places,
+                use_cache=False,
+                logits_to_keep=wanted,
+                consilium_step=step,
+                **_encoded(pictures),
+            )
+            logits = output.logits[0]
         for segment in segments:
             segment.context.tokens.extend(segment.tokens)
-        logits: torch.Tensor = output.logits[0]
         logits[:, self._unsaid] = torch.finfo(logits.dtype).min
         return logits if sampled else logits[:0]
 

@@ -114,14 +114,15 @@ def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
     return model.eval()
 
 
-@pytest.fixture(params=["llama", "qwen3", "windowed"])
+@pytest.fixture(params=["llama", "qwen3", "windowed", "llama lean", "qwen3 lean", "windowed lean"])
 def tiny_pair(
     request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, LoadedModel]:
-    """The same weights twice: one for `generate`, one inside the engine."""
+    """The same weights twice: one for `generate`, one inside the engine on either path."""
     vocabulary = len(tokenizer)
-    reference = tiny_model(request.param, vocabulary)
-    backend = Backend(tiny_model(request.param, vocabulary))
+    family, _, lean = request.param.partition(" ")
+    reference = tiny_model(family, vocabulary)
+    backend = Backend(tiny_model(family, vocabulary), is_lean=bool(lean))
     return reference, LoadedModel.assemble("tiny", backend, tokenizer, None)
 
 

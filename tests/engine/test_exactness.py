@@ -134,7 +134,6 @@ async def test_turns_that_displace_each_other_are_cut_evicted_and_restored_equal
     tiny_pair, make_engine, prompts, monkeypatch, tmp_path, window
 ):
     reference, model = tiny_pair
-    model = replace(model, backend=Backend(model.backend.model))
     if window:
         monkeypatch.setattr(Pace, "window", lambda self, decoding, step_tokens: window)
     settings = {

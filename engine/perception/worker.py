@@ -28,7 +28,7 @@ from engine.api import (
     Progress,
     TextRow,
 )
-from engine.perception.labparse import needs_second_look, with_points
+from engine.perception.labparse import needs_second_look
 from engine.perception.labsheet import LabSheetReader
 from engine.perception.wire import (
     PIXELS_NAME,
@@ -185,13 +185,13 @@ class Worker:
         """
         for row in rows:
             cell = row.cells.get("value")
-            if cell is None or not needs_second_look(*with_points(row.value, row.range)):
+            if cell is None or not needs_second_look(row.flag, row.number, row.low, row.high):
                 yield row
                 continue
             assert self._reader is not None, "rows come from a reader"
             first = [text for text in texts if _covers(text.box, cell)]
             is_sure = bool(first) and self._reader.reads_again(pixels, first[-1])
-            yield row if is_sure else msgspec.structs.replace(row, flag="unknown")
+            yield row if is_sure else msgspec.structs.replace(row, flag="unknown", doubt="reading")
 
 
 def _pixels(source: Pixels | Keyframe) -> NDArray[np.uint8]:

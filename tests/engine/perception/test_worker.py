@@ -101,6 +101,9 @@ def test_a_value_abnormal_by_a_lost_point_is_flagged_only_when_a_second_look_agr
         unit="",
         range="3.9-6.1",
         flag="high",
+        number=float(first),
+        low=3.9,
+        high=6.1,
         cells={"value": box},
     )
     text = TextRow(media="m", id="m.text.1", box=box, text=first, score=1.0)
@@ -108,3 +111,4 @@ def test_a_value_abnormal_by_a_lost_point_is_flagged_only_when_a_second_look_agr
     looker._reader = TextReader(threads=1, side_px=640, batch=4, min_score=0.5)
     [settled] = looker._settled([row], [text], np.asarray(picture))
     assert settled.flag == flag
+    assert settled.doubt == ("reading" if flag == "unknown" else None)

@@ -224,8 +224,11 @@ export interface TextRow {
 }
 
 /**
- * One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+ * One analyte of a lab sheet, strings as on the sheet; `flag` compares value and range.
  *
+ * `doubt` says what is not certain: whether a `separator` is a decimal mark, what `value` or
+ * `range` means, what the `unit` is or whether the range is in it, a printed `mark` that
+ * contradicts the flag, a `reading` that was not confirmed at a second look.
  * `frame` and `pts_us` are as in `text` rows.
  */
 export interface LabRow {
@@ -243,6 +246,8 @@ export interface LabRow {
   low?: number | null;
   /** @default null */
   high?: number | null;
+  /** @default null */
+  doubt?: "mark" | "range" | "reading" | "separator" | "unit" | "value" | null;
   /** @default {} */
   cells?: Record<string, Rectangle>;
   /** @default 1.0 */

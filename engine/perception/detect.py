@@ -14,6 +14,7 @@ from magika import Magika
 from PIL import ExifTags, Image
 
 from engine.api import EngineCode, EngineError
+from engine.perception.heif import AVIF, HEAD_BYTES, HEIC, heif_ends, heif_type, register
 
 # The check is ours and comes before any decoding; Pillow's own is a warning first, an error later.
 Image.MAX_IMAGE_PIXELS = None
@@ -25,12 +26,18 @@ _PILLOW_FORMAT = {
     "image/gif": "GIF",
     "image/bmp": "BMP",
     "image/tiff": "TIFF",
+    AVIF: "AVIF",
+    HEIC: "HEIF",
 }
+# Their decoders turn them while loading, and report them turned.
+TURNED_BY_DECODER = frozenset({"image/tiff", HEIC})
 
 DICOM = "application/dicom"
 
 # What senders write for the same thing.
 _SAME_TYPE = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-ms-bmp": "image/bmp"}
+_SAME_TYPE |= {"image/apng": "image/png", "image/x-png": "image/png", "image/tif": "image/tiff"}
+_SAME_TYPE |= {"image/heif": HEIC, "image/heic-sequence": HEIC, "image/avif-sequence": AVIF}
 
 # Sizes that the second header of a BMP may have; "BM" alone also begins English sentences.
 _BMP_HEADERS = {12, 40, 52, 56, 64, 108, 124}
@@ -90,8 +97,7 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
         raise EngineError(
             EngineCode.MEDIA_CORRUPT, f"The header of this {media_type} file is damaged."
         ) from damage
-    # Pillow reports a TIFF already turned.
-    if orientation >= 5 and media_type != "image/tiff":
+    if orientation >= 5 and media_type not in TURNED_BY_DECODER:
         width, height = height, width
     return Kind(media_type, width, height, orientation)
 
@@ -123,6 +129,8 @@ def is_dicom(path: str) -> bool:
 
 def open_picture(path: str, media_type: str) -> Image.Image:
     """Open lazily and only with the decoder of `media_type`."""
+    if media_type == HEIC:
+        register()
     return Image.open(path, formats=[_PILLOW_FORMAT[media_type]])
 
 
@@ -144,7 +152,7 @@ def cut_short(media_type: str) -> EngineError:
 
 def _type_by_magic(path: str) -> str | None:
     with open(path, "rb") as file:
-        head = file.read(32)
+        head = file.read(HEAD_BYTES)
     if head.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -153,11 +161,12 @@ def _type_by_magic(path: str) -> str | None:
         return "image/webp"
     if head[:6] in (b"GIF87a", b"GIF89a"):
         return "image/gif"
-    if head[:4] in (b"II*\0", b"MM\0*"):
+    # The second pair is BigTIFF, of files that may pass 4 GB.
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         return "image/tiff"
     if head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
         return "image/bmp"
-    return None
+    return heif_type(head)
 
 
 @lru_cache(maxsize=1)
@@ -266,4 +275,6 @@ _ENDS: dict[str, Callable[[str], bool]] = {
     "image/jpeg": _jpeg_ends,
     "image/webp": _webp_ends,
     "image/gif": _gif_ends,
+    AVIF: heif_ends,
+    HEIC: heif_ends,
 }

@@ -67,19 +67,22 @@ def tight_pieces(pixels: NDArray[np.uint8], padded: Rect) -> list[Rect]:
 def _vertical_rules(ink: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Strokes as high as the whole region, which has a margin that no letter fills."""
     kernel = np.ones((max(3, int(ink.shape[0] * 0.95)), 1), np.uint8)
-    return _opened(ink, kernel)
+    return _opened(ink, kernel, np.ones((1, 3), np.uint8))
 
 
 def _horizontal_rules(ink: NDArray[np.uint8], line_height: int) -> NDArray[np.uint8]:
     """Strokes across the whole region or longer than twice the line height; a dash is neither."""
     length = min(2 * line_height, int(ink.shape[1] * 0.95))
-    return _opened(ink, np.ones((1, max(3, length)), np.uint8))
+    return _opened(ink, np.ones((1, max(3, length)), np.uint8), np.ones((3, 1), np.uint8))
 
 
-def _opened(ink: NDArray[np.uint8], kernel: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _opened(
+    ink: NDArray[np.uint8], kernel: NDArray[np.uint8], across: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
     if kernel.shape[0] > ink.shape[0] or kernel.shape[1] > ink.shape[1]:
         return np.zeros_like(ink)
-    rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, kernel)
+    # A rule that climbs by a pixel on its way, as on a page not quite straight, is one as well.
+    rules = cv2.morphologyEx(cv2.dilate(ink, across), cv2.MORPH_OPEN, kernel)
     # One pixel more takes the soft edge of an antialiased rule along.
     return np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8)), dtype=np.uint8)
 

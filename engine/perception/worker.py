@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, assert_never
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from engine.perception.ocr import TextReader
     from engine.perception.speech import Recogniser
+    from engine.perception.straight import Tilt
 
 
 class Worker:
@@ -149,11 +151,14 @@ class Worker:
             )
             timings["ocr_load"] = time.perf_counter() - began
         pixels = _pixels(request.pixels)
-        pieces = self._reader.find(pixels)
+        page = self._reader.page(pixels)
+        pieces = page.pieces
         timings["text_found"] = time.perf_counter() - began
         media, count = request.media, 0
         texts: list[TextRow] = []
         yield Progress(media=media, stage="ocr", done=0, total=len(pieces))
+        # Lines and columns are those of the page laid straight; boxes leave as in the picture.
+        lies = partial(_lying, page.tilt, pixels.shape[1], pixels.shape[0])
         sheet = LabSheetReader(media)
         for done, read in self._reader.read(pieces):
             for piece in read:
@@ -166,13 +171,13 @@ class Worker:
                     text=piece.text,
                     score=piece.score,
                 )
-                yield _placed(row, request.pixels)
+                yield _placed(lies(row), request.pixels)
                 texts.append(row)
-                for lab in self._settled(sheet.feed(row), texts, pixels):
-                    yield _placed(lab, request.pixels)
+                for lab in self._settled(sheet.feed(row), texts, page.pixels):
+                    yield _placed(lies(lab), request.pixels)
             yield Progress(media=media, stage="ocr", done=done, total=len(pieces))
-        for lab in self._settled(sheet.finish(), texts, pixels):
-            yield _placed(lab, request.pixels)
+        for lab in self._settled(sheet.finish(), texts, page.pixels):
+            yield _placed(lies(lab), request.pixels)
         timings["ocr"] = time.perf_counter() - began
         yield Finished(timings=timings)
 
@@ -213,6 +218,17 @@ def _placed(row: Row, source: Pixels | Keyframe) -> Row:
     rest = row.id.removeprefix(source.media)
     row_id = f"{source.media}.{source.frame}{rest}"
     return msgspec.structs.replace(row, id=row_id, frame=source.frame, pts_us=source.pts_us)
+
+
+def _lying(tilt: Tilt | None, width: int, height: int, row: Row) -> Row:
+    """Put a row of the straight page where it lies in the picture."""
+    if tilt is None:
+        return row
+    box = tilt.in_picture(row.box, width, height)
+    if isinstance(row, TextRow):
+        return msgspec.structs.replace(row, box=box)
+    cells = {name: tilt.in_picture(cell, width, height) for name, cell in row.cells.items()}
+    return msgspec.structs.replace(row, box=box, cells=cells)
 
 
 def _covers(box: Box, cell: Box) -> bool:

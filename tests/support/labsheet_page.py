@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cv2
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.labsheet_render import CHINESE_FONTS, LATIN_FONTS, Language
@@ -49,3 +51,43 @@ def table(
                     texts.append((x, y + 28 * index, part))
         y += step + 28 * height
     return texts
+
+
+def photographed(
+    page: Image.Image,
+    drawn: list[Drawn],
+    *,
+    degrees: float = 0.0,
+    keystone: float = 0.0,
+    lean: float = 0.0,
+    margin: float = 0.06,
+) -> tuple[Image.Image, list[Drawn]]:
+    """Lay the page on a dark table and look at it askew; returns the picture and where texts lie.
+
+    The page is turned by `degrees`; `keystone` is by how much of its width the far edge looks
+    shorter than the near one, `lean` by how much of its height the right edge than the left one.
+    """
+    width, height = page.size
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64)
+    inset, drop = keystone * width / 2, lean * height / 2
+    seen = corners + [[inset, 0], [-inset, drop], [0, -drop], [0, 0]]
+    angle = np.radians(degrees)
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    seen = (seen - seen.mean(axis=0)) @ turn
+    seen = seen - seen.min(axis=0) + margin * width
+    size = np.ceil(seen.max(axis=0) + margin * width).astype(int)
+    matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), seen.astype(np.float32))
+    picture = cv2.warpPerspective(
+        np.asarray(page),
+        matrix,
+        tuple(size.tolist()),
+        flags=cv2.INTER_AREA,
+        borderValue=(70, 60, 50),
+    )
+    placed = []
+    for text, (x, y, across, down) in drawn:
+        box = np.array([[x, y], [x + across, y], [x + across, y + down], [x, y + down]])
+        at = cv2.perspectiveTransform(box[None].astype(np.float64), matrix)[0]
+        (left, top), (right, bottom) = at.min(axis=0), at.max(axis=0)
+        placed.append((text, (left, top, right - left, bottom - top)))
+    return Image.fromarray(picture), placed

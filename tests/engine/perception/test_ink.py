@@ -58,6 +58,15 @@ def test_ruled_lines_are_no_ink():
     assert near(piece, box)
 
 
+def test_a_rule_that_climbs_by_a_pixel_is_no_ink_either():
+    """On a page turned by 1° the boxes of names held the rules above and below them."""
+    box = drawn((50, "Lymphocytes"))[1][0]
+    rules = [(0, box.y1 + 4, 600, box.y1 + 14), (0, box.y0 - 14, 600, box.y0 - 4)]
+    pixels, [box] = drawn((50, "Lymphocytes"), rules=rules)
+    [piece] = tight_pieces(pixels, padded(box))
+    assert near(piece, box)
+
+
 def test_a_ruled_line_between_two_near_cells_parts_them():
     first, second = drawn((50, "5.6"), (100, "9.5"))[1]
     wall = (first.x1 + second.x0) // 2

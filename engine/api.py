@@ -32,6 +32,7 @@ class EngineCode(StrEnum):
     MEDIA_CORRUPT = "media_corrupt"
     MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
     MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TOO_DENSE = "media_too_dense"
     MEDIA_TIMEOUT = "media_timeout"
     DECODER_LOST = "decoder_lost"
 

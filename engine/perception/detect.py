@@ -34,6 +34,9 @@ TURNED_BY_DECODER = frozenset({"image/tiff", HEIC})
 
 DICOM = "application/dicom"
 
+# Flat pictures below this are harmless however small their files are.
+_MANY_BYTES = 64 * 1024 * 1024
+
 # What senders write for the same thing.
 _SAME_TYPE = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-ms-bmp": "image/bmp"}
 _SAME_TYPE |= {"image/apng": "image/png", "image/x-png": "image/png", "image/tif": "image/tiff"}
@@ -66,11 +69,13 @@ class Kind:
     orientation: int
 
 
-def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
+def identify(path: str, *, max_bytes: int, max_pixels: int, max_ratio: int = 2_000) -> Kind:
     """Tell what the file is without decoding its pixels.
 
+    `max_ratio` is how many bytes of pixels one byte of the file may become, where they are many.
+
     Raises `EngineError`: `media_empty`, `media_too_big`, `media_unsupported`, `media_truncated`,
-    `media_corrupt`, `media_too_many_pixels`.
+    `media_corrupt`, `media_too_many_pixels`, `media_too_dense`.
     """
     check_size(path, max_bytes)
     media_type = _type_by_magic(path)
@@ -92,6 +97,7 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
                     f"The picture has {width:,} x {height:,} pixels; "
                     f"at most {max_pixels:,} in all are decoded.",
                 )
+            _check_ratio(path, picture, max_ratio)
             orientation = _orientation(path, picture, media_type)
     except DAMAGE as damage:
         raise EngineError(
@@ -111,6 +117,19 @@ def check_size(path: str, max_bytes: int) -> None:
         raise EngineError(
             EngineCode.MEDIA_TOO_BIG,
             f"The file has {size:,} bytes; at most {max_bytes:,} are looked at.",
+        )
+
+
+def _check_ratio(path: str, picture: Image.Image, max_ratio: int) -> None:
+    """Raise `EngineError` `media_too_dense` for a few bytes that would fill the memory."""
+    sample_bytes = 4 if picture.mode in ("I", "F") else 2 if ";16" in picture.mode else 1
+    decoded = picture.width * picture.height * len(picture.getbands()) * sample_bytes
+    size = os.path.getsize(path)
+    if decoded >= _MANY_BYTES and decoded > max_ratio * size:
+        raise EngineError(
+            EngineCode.MEDIA_TOO_DENSE,
+            f"{size:,} bytes would become {decoded:,} of pixels; "
+            f"at most {max_ratio:,} times as many are decoded.",
         )
 
 

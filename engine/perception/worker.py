@@ -263,7 +263,12 @@ def decode(request: Decode) -> Iterator[Answer]:
     from engine.perception.levels import Pyramid
     from engine.perception.picture import Source
 
-    kind = identify(request.path, max_bytes=request.max_bytes, max_pixels=request.max_pixels)
+    kind = identify(
+        request.path,
+        max_bytes=request.max_bytes,
+        max_pixels=request.max_pixels,
+        max_ratio=request.max_ratio,
+    )
     passed("detected")
     yield Detected(
         media=request.media,

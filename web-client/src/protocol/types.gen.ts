@@ -48,6 +48,7 @@ export type ErrorCode =
   | "media_corrupt"
   | "media_too_many_pixels"
   | "media_too_big"
+  | "media_too_dense"
   | "media_timeout"
   | "decoder_lost"
   | "turn_unknown"
@@ -98,6 +99,7 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   media_corrupt: { when: "The file is damaged.", fatal: false, retry: false },
   media_too_many_pixels: { when: "More pixels than the limit; found before decoding.", fatal: false, retry: false },
   media_too_big: { when: "More bytes than the limit.", fatal: false, retry: false },
+  media_too_dense: { when: "Too few bytes for so many pixels; found before decoding.", fatal: false, retry: false },
   media_timeout: { when: "Decoding took longer than the limit.", fatal: false, retry: false },
   decoder_lost: { when: "The decoder's process ended while it worked on this.", fatal: false, retry: true },
   turn_unknown: { when: "`cancel` or `interrupts` for a turn that is not running.", fatal: false, retry: false },

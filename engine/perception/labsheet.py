@@ -97,8 +97,12 @@ class LabSheetReader:
         """Keep lines of nothing but a name: they go on above, begin what is below, or title it."""
         for table, name in names.items():
             row = self._open.get(table)
-            if row is None or not _may_go_on(row.last, name) or len(row.maybe) == _MOST_LINES - 1:
+            is_full = row is not None and len(row.maybe) == _MOST_LINES - 1
+            if row is None or is_full or not _may_go_on(row.last, name):
                 self._names[table] = name
+            elif not self._has_room(table, name):
+                # A footer runs on below the values, which no name does.
+                continue
             elif _surely_goes_on(row.last.text, name.text):
                 row.cells["analyte"] = _joined([row.cells["analyte"], *row.maybe, name])
                 row.maybe, row.last = [], name
@@ -117,6 +121,15 @@ class LabSheetReader:
         cells.pop("other", None)
         if "analyte" in cells and "value" in cells:
             self._open[table] = _Open(cells, analyte or cells["analyte"])
+
+    def _has_room(self, table: int, name: Cell) -> bool:
+        """Whether it ends before the middle of the column beside it."""
+        beside = [
+            at.box.x + at.box.width / 2
+            for at in self._columns
+            if at.table == table and at.field != "analyte" and at.box.x > name.box.x
+        ]
+        return name.right <= min(beside, default=0.0)
 
     def _fills_column(self, name: Cell, analyte: Cell) -> bool:
         """Whether the name was wrapped for want of room; a title is short, or has room below."""

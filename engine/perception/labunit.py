@@ -29,6 +29,8 @@ _BEHIND = re.compile(
 _POWERS = r"(12|3|6|9|¹²|³|⁶|⁹)"
 _LOST_POWER = re.compile(rf"^((?:[x×*]\s?)?10)\s?[\^*°eE]{{0,2}}\s?{_POWERS}\s?/\s?")
 _DIGITS = str.maketrans("¹²³⁶⁹", "12369")
+# A slash between straight letters is lost: no unit is called so.
+_LOST_SLASH = re.compile(r"^([mμµunpk]?mol|[mμµunpk]?g|[mμµuk]?I?U)(d?L)$")
 _LOST_I = re.compile(r"^([mμµuk]?)[l1|]U/")
 
 # Other spellings of the same amount.
@@ -51,8 +53,8 @@ def is_unit(text: str) -> bool:
 
 
 def clean_unit(text: str) -> str:
-    """Mend what readers take for something that no unit is: "mlU/L", "10°9/L", "109/L"."""
-    mended = _LOST_I.sub(r"\1IU/", text.strip())
+    """Mend what readers take for something that no unit is: "mlU/L", "109/L", "UL"."""
+    mended = _LOST_SLASH.sub(r"\1/\2", _LOST_I.sub(r"\1IU/", text.strip()))
     return _LOST_POWER.sub(lambda found: f"{found[1]}^{found[2].translate(_DIGITS)}/", mended)
 
 

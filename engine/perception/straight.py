@@ -27,6 +27,8 @@ _STRAIGHT = 0.2
 _MOST_AREA = 2.0
 # Slopes are no finer than this: a pixel of the detector's on a box of 250.
 _SLOPE_STEP = 0.004
+# Half of the boxes fit within this, or they are signs of a street and no page.
+_MOST_OFF = 0.02
 # A column's edge: so many boxes within this share of a line height of one straight line.
 _EDGE_BOXES = 5
 _EDGE_SHARE = 0.35
@@ -79,7 +81,7 @@ def tilt_of(quads: list[Quad], width: int, height: int) -> Tilt | None:
     line_height = float(np.median([_height(quad) for quad in wide]))
     middle = np.array([width / 2, height / 2])
     rows = _row_slopes(wide, middle, height)
-    if abs(rows[0]) > _STEEPEST:
+    if rows is None or abs(rows[0]) > _STEEPEST:
         return None
     columns = _column_slopes(quads, middle, width, line_height, -rows[0])
     corners = _page_corners(rows, columns, width, height)
@@ -96,14 +98,20 @@ def _height(quad: Quad) -> float:
     return float(np.linalg.norm(quad[3] - quad[0]))
 
 
-def _row_slopes(wide: list[Quad], middle: Floats, height: int) -> tuple[float, float]:
-    """Return how lines climb in the middle of the picture, and how that changes over its height."""
+def _row_slopes(wide: list[Quad], middle: Floats, height: int) -> tuple[float, float] | None:
+    """Return how lines climb in the middle of the picture, and how that changes over its height.
+
+    `None` when they are not the lines of one page.
+    """
     along = np.array([(quad[1] - quad[0] + quad[2] - quad[3]) / 2 for quad in wide])
     centres = np.array([quad.mean(axis=0) for quad in wide], dtype=np.float64)
     slopes = (along[:, 1] / np.maximum(along[:, 0], 1.0)).astype(np.float64)
     # Where the line of a box crosses the middle of the picture.
     crossings = centres[:, 1] - slopes * (centres[:, 0] - middle[0])
-    return _fitted((crossings - middle[1]) / height, slopes, along[:, 0].astype(np.float64))
+    places, weights = (crossings - middle[1]) / height, along[:, 0].astype(np.float64)
+    slope, change = _fitted(places, slopes, weights)
+    off = np.abs(slopes - slope - change * places)
+    return (slope, change) if _weighted_median(off, weights) <= _MOST_OFF else None
 
 
 def _column_slopes(

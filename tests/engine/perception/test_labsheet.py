@@ -210,6 +210,13 @@ def test_a_footer_is_no_part_of_the_last_name():
     assert names(line(0, *HEADER), *rows, line(96, "Reported by A. B.")) == ["A1", "A2", "A3"]
 
 
+def test_a_footer_close_below_the_last_row_is_no_part_of_its_name():
+    """Where rows are far apart, a line of text close to the last one looked like its name."""
+    rows = [line(50 * n, f"A{n}", "5", "mmol/L", "4-6") for n in (1, 2)]
+    footer = line(130, "Results refer to this sample only")
+    assert names(line(0, *HEADER), *rows, footer) == ["A1", "A2"]
+
+
 def test_a_row_waits_only_when_a_name_may_go_on():
     sheet = LabSheetReader("m")
     for text in line(0, *HEADER) + line(50, "Sodium", "150", "mmol/L", "137-147"):

@@ -30,6 +30,16 @@ def test_all_spellings_of_a_power_become_one(text):
 
 
 @pytest.mark.parametrize(
+    ("read", "unit"),
+    [("UL", "U/L"), ("IUL", "IU/L"), ("mmolL", "mmol/L"), ("mgdL", "mg/dL"), ("gL", "g/L")]
+    + [(unit, unit) for unit in ("uL", "mL", "fL", "dL", "mol", "pg", "g")],
+)
+def test_a_slash_that_was_lost_comes_back(read, unit):
+    """Four of 840 rows of blurred sheets had "UL" for "U/L"."""
+    assert clean_unit(read) == unit
+
+
+@pytest.mark.parametrize(
     "spellings",
     [
         ["10^9/L", "×10⁹/L", "x10*9/L", "10E9/L", "10^3/µL", "K/uL"],

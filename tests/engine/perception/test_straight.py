@@ -88,6 +88,12 @@ def test_a_slanted_stamp_does_not_tilt_the_page():
     assert tilt_of(quads(np.concatenate([boxes(), stamp])), WIDTH, HEIGHT) is None
 
 
+def test_signs_in_a_street_are_no_page():
+    chance = random.Random(3)
+    signs = [turned(box, chance.uniform(-11, 11)) for box in boxes()]
+    assert tilt_of(quads(signs), WIDTH, HEIGHT) is None
+
+
 def test_boxes_that_the_detector_gave_whole_pixels_are_enough():
     """Most boxes of a page in perspective came level; the fit began there and never left."""
     lying = np.round(seen(boxes(), 0, 0, 0.1) / 2) * 2

@@ -27,7 +27,7 @@ _BEHIND = re.compile(
 
 # Readers take the raised 9 of "10⁹" for a plain one, its ring for a degree or a star.
 _POWERS = r"(12|3|6|9|¹²|³|⁶|⁹)"
-_LOST_POWER = re.compile(rf"^((?:[x×*]\s?)?10)\s?[\^*°eE]{{0,2}}\s?{_POWERS}\s?/\s?")
+_LOST_POWER = re.compile(rf"^((?:[x×*]\s?)?10)\s?[\^*°~eE]{{0,2}}\s?{_POWERS}\s?/\s?")
 _DIGITS = str.maketrans("¹²³⁶⁹", "12369")
 # A slash between straight letters is lost: no unit is called so.
 _LOST_SLASH = re.compile(r"^([mμµunpk]?mol|[mμµunpk]?g|[mμµuk]?I?U)(d?L)$")

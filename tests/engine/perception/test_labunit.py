@@ -23,7 +23,9 @@ def test_what_is_no_unit(text):
     assert not is_unit(text)
 
 
-@pytest.mark.parametrize("text", ["10⁹/L", "10^9/L", "10*9/L", "10E9/L", "10°9/L", "109/L"])
+@pytest.mark.parametrize(
+    "text", ["10⁹/L", "10^9/L", "10*9/L", "10E9/L", "10°9/L", "109/L", "10~9/L"]
+)
 def test_all_spellings_of_a_power_become_one(text):
     assert clean_unit(text) == "10^9/L"
     assert clean_unit("×" + text) == "×10^9/L"

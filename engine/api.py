@@ -33,6 +33,7 @@ class EngineCode(StrEnum):
     MEDIA_CORRUPT = "media_corrupt"
     MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
     MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TOO_DENSE = "media_too_dense"
     MEDIA_TIMEOUT = "media_timeout"
     DECODER_LOST = "decoder_lost"
 
@@ -185,16 +186,19 @@ class TextRow(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
 
 
 Flag = Literal["low", "normal", "high", "abnormal", "unknown"]
+Doubt = Literal["separator", "value", "range", "unit", "mark", "reading"]
 
 
 class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     """One analyte of a lab sheet, as read: strings are the sheet's own, numbers are parsed.
 
     `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
-    when either cannot be parsed with certainty, or when a value that a lost decimal point could
-    have made abnormal is read differently at a second look. `box` covers the row, `cells` the
-    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`). `frame` and `pts_us` are as
-    in `TextRow`.
+    when either cannot be parsed with certainty. `doubt` says what: a `separator` may be a decimal
+    point or part thousands (then `number` is null where both readings remain), `value` or `range`
+    is not understood, the range is in another `unit` or its power was not read, the `mark` that the
+    sheet prints contradicts the flag, or a `reading` that a lost decimal point would explain was
+    not confirmed. `box` covers the row, `cells` the single fields by name (`analyte`, `value`,
+    `unit`, `range`, `mark`). `frame` and `pts_us` are as in `TextRow`.
     """
 
     media: str
@@ -208,6 +212,7 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     number: float | None = None
     low: float | None = None
     high: float | None = None
+    doubt: Doubt | None = None
     cells: dict[str, Box] = {}
     score: float = 1.0
     frame: int = 0

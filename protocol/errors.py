@@ -62,6 +62,7 @@ class ErrorCode(StrEnum):
     MEDIA_CORRUPT = "media_corrupt"
     MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
     MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TOO_DENSE = "media_too_dense"
     MEDIA_TIMEOUT = "media_timeout"
     DECODER_LOST = "decoder_lost"
     # turns
@@ -151,6 +152,7 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.MEDIA_CORRUPT: Meaning("The file is damaged."),
     E.MEDIA_TOO_MANY_PIXELS: Meaning("More pixels than the limit; found before decoding."),
     E.MEDIA_TOO_BIG: Meaning("More bytes than the limit."),
+    E.MEDIA_TOO_DENSE: Meaning("Too few bytes for so many pixels; found before decoding."),
     E.MEDIA_TIMEOUT: Meaning("Decoding took longer than the limit."),
     E.DECODER_LOST: Meaning("The decoder's process ended while it worked on this.", retry=True),
     E.TURN_UNKNOWN: Meaning("`cancel` or `interrupts` for a turn that is not running."),

@@ -273,6 +273,7 @@ class Perception:
             declared_type=look.media.declared_type,
             max_bytes=self._config.max_bytes,
             max_pixels=self._config.max_pixels,
+            max_ratio=self._config.max_ratio,
             max_series_pixels=self._config.max_series_pixels,
             cpu_s=_cpu_s(self._config.decode_s),
         )

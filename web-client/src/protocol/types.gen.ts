@@ -48,6 +48,7 @@ export type ErrorCode =
   | "media_corrupt"
   | "media_too_many_pixels"
   | "media_too_big"
+  | "media_too_dense"
   | "media_timeout"
   | "decoder_lost"
   | "turn_unknown"
@@ -99,6 +100,7 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   media_corrupt: { when: "The file is damaged.", fatal: false, retry: false },
   media_too_many_pixels: { when: "More pixels than the limit; found before decoding.", fatal: false, retry: false },
   media_too_big: { when: "More bytes than the limit.", fatal: false, retry: false },
+  media_too_dense: { when: "Too few bytes for so many pixels; found before decoding.", fatal: false, retry: false },
   media_timeout: { when: "Decoding took longer than the limit.", fatal: false, retry: false },
   decoder_lost: { when: "The decoder's process ended while it worked on this.", fatal: false, retry: true },
   turn_unknown: { when: "`cancel` or `interrupts` for a turn that is not running.", fatal: false, retry: false },
@@ -226,8 +228,11 @@ export interface TextRow {
 }
 
 /**
- * One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+ * One analyte of a lab sheet, strings as on the sheet; `flag` compares value and range.
  *
+ * `doubt` says what is not certain: whether a `separator` is a decimal mark, what `value` or
+ * `range` means, what the `unit` is or whether the range is in it, a printed `mark` that
+ * contradicts the flag, a `reading` that was not confirmed at a second look.
  * `frame` and `pts_us` are as in `text` rows.
  */
 export interface LabRow {
@@ -245,6 +250,8 @@ export interface LabRow {
   low?: number | null;
   /** @default null */
   high?: number | null;
+  /** @default null */
+  doubt?: "mark" | "range" | "reading" | "separator" | "unit" | "value" | null;
   /** @default {} */
   cells?: Record<string, Rectangle>;
   /** @default 1.0 */

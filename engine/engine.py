@@ -45,6 +45,7 @@ class Sees(Protocol):
     async def feed(self, media: str, chunk: bytes, pts_us: int) -> None: ...
     async def close(self, media: str) -> None: ...
     def stats(self) -> Stats: ...
+    def is_reading(self) -> bool: ...
 
 
 class LocalEngine:
@@ -54,7 +55,7 @@ class LocalEngine:
         self._config = config
         self._model = model
         self._sees = sees
-        self._loop = Loop(config, model)
+        self._loop = Loop(config, model, sees.is_reading if sees is not None else lambda: False)
         self._language = LanguageCheck(model.languages) if model.languages else None
         self._warming: asyncio.Task[None] | None = None
 

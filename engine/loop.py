@@ -33,25 +33,38 @@ from engine.scheduler import Scheduler, Slice
 from engine.sequence import Sequence, Session, State, next_token
 from engine.sessions import Sessions
 from engine.sight import Sight, by_kind
+from engine.tally import Tally
 from engine.text.answer import AnswerText
 
 log = logging.getLogger(__name__)
 
 # A turn that gave way this often gives way no more, so that every turn comes to its end.
 MAX_PREEMPTIONS = 2
+# How often it is looked whether perception still reads.
+READING_S = 0.05
 
 
 class Loop:
-    """Runs turns step by step. Its methods may be called from any thread."""
+    """Runs turns step by step. Its methods may be called from any thread.
 
-    def __init__(self, config: EngineConfig, model: LoadedModel) -> None:
+    Background turns stand still also while `is_reading`: perception wants the same processor.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        model: LoadedModel,
+        is_reading: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_reading = is_reading
         self._config = config
         self._model = model
-        self._pace = Pace(config.inter_token_s)
-        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens, self._pace)
+        pace = Pace(config.inter_token_s)
+        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens, pace)
         self._replies = Replies(model.name)
         self._answers = Answers(config.answer_cache_bytes)
         self._sessions = Sessions(config, model.backend)
+        self._tally = Tally(pace, self._sessions.note_computed)
         self._sight = (
             Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
             if model.eyes is not None
@@ -61,7 +74,6 @@ class Loop:
         self._stopping = False
         self._live: dict[str, Sequence] = {}
         self._counters: Counter[str] = Counter()
-        self._step_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
         limit = model.backend.max_context
         self.max_context = min(limit, config.max_context or limit)
@@ -156,14 +168,13 @@ class Loop:
             "turns_running": float(len(self._scheduler.running)),
             "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
             "queue_seconds": self._scheduler.queue_seconds(time.monotonic()),
-            "prompt_token_seconds": self._pace.prompt_token_s,
+            **self._tally.gauges(),
             **self._answers.gauges(),
             **self._sessions.gauges(),
         }
         counted = Counter(dict(self._counters)) + Counter(dict(self._replies.counters))
         counters = {name: float(n) for name, n in counted.items()}
-        counters |= self._sessions.counters() | self._answers.counters()
-        counters["step_seconds"] = self._step_seconds
+        counters |= self._sessions.counters() | self._answers.counters() | self._tally.counters()
         if self._sight is not None:
             gauges["feature_bytes"] = float(self._sight.kept_bytes)
             counters |= {name: float(n) for name, n in dict(self._sight.counters).items()}
@@ -180,12 +191,14 @@ class Loop:
             late = self._end_late(now)
             reads = self._sessions.give_up_reads(self._scheduler.waiting, now)
             self._scheduler.admit(self._start, self._preempt)
-            if step := self._scheduler.schedule():
+            is_still = self._scheduler.is_background and self._is_reading()
+            if not is_still and (step := self._scheduler.schedule()):
                 self._step(step)
             else:
                 with self._intake.changed:
-                    if not self._has_work():
+                    if is_still or not self._has_work():
                         soon = [wait for wait in (late, reads) if wait is not None]
+                        soon += [READING_S] if is_still else []
                         self._intake.changed.wait(min(soon, default=None))
         self._intake.take()
         for sequence in list(self._scheduler):
@@ -215,20 +228,10 @@ class Loop:
                 self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
             return
         now = time.monotonic()
-        self._note(step, now - began)
+        self._tally.note(step, now - began)
         sampled = [part.sequence for part in step if part.samples]
         for sequence, row in zip(sampled, logits, strict=True):
             self._settle_alone(sequence, row, now)
-
-    def _note(self, step: list[Slice], seconds: float) -> None:
-        prompts = [len(p.tokens) for p in step if p.sequence.state is State.PREFILL]
-        decoding = len(step) - len(prompts)
-        self._pace.note(decoding, sum(prompts), seconds)
-        if not decoding:
-            self._sessions.note_computed(sum(prompts), seconds)
-        self._counters["steps"] += 1
-        self._counters["tokens_prefilled"] += sum(prompts)
-        self._step_seconds += seconds
 
     def _settle_alone(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
         """Settle one turn so that what fails in it, even its listener, stays with it."""

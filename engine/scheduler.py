@@ -88,19 +88,24 @@ class Scheduler:
             if sequence.bypassed > MAX_BYPASSES:
                 return
 
+    @property
+    def is_background(self) -> bool:
+        """Whether something runs, and nobody asked for any of it."""
+        return bool(self.running) and all(s.turn.kind == "background" for s in self.running)
+
     def schedule(self) -> list[Slice]:
         """Return the step: every decoding sequence, and prompts as far as the window goes.
 
         Background turns stand still while any other runs.
         """
-        running = [s for s in self.running if s.turn.kind != "background"]
-        is_background = not running
-        running = running or self.running
+        running = self.running
+        if not self.is_background:
+            running = [s for s in running if s.turn.kind != "background"]
         decoding = [s for s in running if s.state is State.DECODE]
         prefilling = [s for s in running if s.state is State.PREFILL]
         step = [Slice(sequence, sequence.next_tokens(1), samples=True) for sequence in decoding]
         room = self._pace.window(len(decoding), self._max_step_tokens)
-        if is_background:
+        if self.is_background:
             room = min(room, BACKGROUND_WINDOW)
         for sequence, count in self._divide(prefilling, room):
             whole = count == sequence.remaining

@@ -176,6 +176,10 @@ class Perception:
         elif look is not None and look.spool is not None:
             await look.spool.end()
 
+    def is_reading(self) -> bool:
+        """Whether text or speech is being recognised now; may be asked from any thread."""
+        return self._readers.is_at_work or self._listening.recognisers.is_at_work
+
     def stats(self) -> Stats:
         """Return counters since the start and the state of the workers.
 

@@ -127,3 +127,18 @@ async def test_a_turn_that_cannot_begin_in_time_says_so_and_costs_nothing(tiny, 
         await rest_of(holder)
         stats = await engine.stats()
     assert stats.gauges["turns_waiting"] == stats.gauges["queue_seconds"] == 0
+
+
+async def test_what_nobody_asked_for_stands_still_while_perception_reads(tiny, make_engine):
+    async with make_engine(tiny) as engine:
+        reading = True
+        engine._loop._is_reading = lambda: reading
+        idle = engine.submit(question("Is it?", "b", "s1", max_new_tokens=50, kind="background"))
+        assert isinstance(await anext(idle), TurnStarted)
+        await asyncio.sleep(0.2)
+        assert (await engine.stats()).counters.get("steps", 0) == 0
+        # Whoever asks is answered all the same.
+        done = (await answer(engine, question("And?", "t", "s2", max_new_tokens=5)))[-1]
+        assert isinstance(done, TurnDone)
+        reading = False
+        assert isinstance((await rest_of(idle))[-1], TurnDone)

@@ -176,8 +176,6 @@ def _read_states(
     file: BinaryIO, commit: _Commit, identity: Identity, tenant: str
 ) -> Iterator[torch.Tensor]:
     shape = identity.shape.state
-    if (shape is None) != (not commit.memory.states and not commit.states):
-        raise Damaged("states of a model that has none, or none of one that has")
     for at in commit.memory.states:
         place = commit.states.get(at)
         if place is None or shape is None or not 0 < at <= commit.memory.length:
@@ -228,8 +226,7 @@ def _last_commit(file: BinaryIO, size: int) -> _Commit:
                 raise Damaged("half a token")
             # A session that went back behind what was written says so by its length alone.
             del places[block_count(memory.length) :]
-            states = {at: state for at, state in states.items() if at in memory.states}
-            last = _Commit(memory, list(places), states, end)
+            last = _Commit(memory, list(places), dict(states), end)
     if last is None:
         raise Torn
     return last

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
@@ -103,7 +102,7 @@ def _forward(
     mixed = layer.in_proj_qkv(hidden_states)[0]
     gate = layer.in_proj_z(hidden_states).reshape(-1, layer.head_v_dim)
     beta = layer.in_proj_b(hidden_states).sigmoid()
-    steps = F.softplus(layer.in_proj_a(hidden_states).float() + layer.dt_bias)
+    steps = _softplus(layer.in_proj_a(hidden_states).float() + layer.dt_bias)
     decay = -layer.A_log.float().exp() * steps
     out = mixed.new_empty(1, len(mixed), layer.num_v_heads, layer.head_v_dim)
     for piece in consilium_states.pieces:
@@ -136,6 +135,11 @@ def _forward(
     normed = layer.norm(out.reshape(-1, layer.head_v_dim), gate)
     result: torch.Tensor = layer.out_proj(normed.reshape(1, len(mixed), -1))
     return result
+
+
+def _softplus(values: torch.Tensor) -> torch.Tensor:
+    """Do as torch's own, whose last bits depend on how many values there are."""
+    return torch.where(values > 20, values, values.clamp(max=20).exp().log1p())
 
 
 def _filtered(layer: Any, rows: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

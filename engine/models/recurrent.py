@@ -69,7 +69,7 @@ def attending(config: PreTrainedConfig) -> list[int]:
 
 def adopt(model: PreTrainedModel) -> StateShape | None:
     """Let a proven model's recurrent layers use their sessions' states; None if it has none."""
-    if model.config.model_type not in PROVEN:
+    if model.config.get_text_config(decoder=True).model_type not in PROVEN:
         return None
     layers = [m for m in model.modules() if isinstance(m, qwen3_5.Qwen3_5GatedDeltaNet)]
     if not layers:

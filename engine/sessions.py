@@ -103,14 +103,18 @@ class Sessions:
     def begin(self, session: Session, tokens: list[int], spans: tuple[MediaSpan, ...]) -> int:
         """Make a reserved context hold what is known of `tokens`; return how many of them."""
         context = session.context
+        known = 0
         if not context.length and (memory := self._store.peek(session.key)) is not None:
             known = _known(memory.token_ids(), memory.media(), tokens, spans)
             self._store.restore(session.key, context, known)
-        known = _known(context.tokens, context.spans, tokens, spans)
+        known = max(known, _known(context.tokens, context.spans, tokens, spans))
         context.crop(known)
         context.spans = spans
+        if context.states is not None:
+            # What parted here once may do so again, and the same may be asked again.
+            context.states.mark((known, len(tokens) - 1))
         session.is_busy = True
-        return known
+        return context.length
 
     def settle(self, session: Session) -> None:
         """Let go of a session whose turn has ended, and keep what it added."""

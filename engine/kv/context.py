@@ -8,24 +8,34 @@ from itertools import zip_longest
 
 import torch
 
+from engine.kv.checkpoints import Checkpoints, StateShape
+
 # Capacities are multiples of this, so that a few more tokens do not mean another copy.
 GRAIN = 256
 
 
 @dataclass(frozen=True)
 class KVShape:
-    """How one token's keys and values are laid out in every layer."""
+    """How one token's keys and values are laid out in every layer that has some.
+
+    `state` is that of the other layers, None when there are no others.
+    """
 
     layers: int
     heads: int
     head_dim: int
     dtype: torch.dtype
     device: torch.device
+    state: StateShape | None = None
 
     @property
     def token_bytes(self) -> int:
         """Bytes that one token takes in all layers, keys and values together."""
         return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+
+    def bytes_of(self, tokens: int) -> int:
+        """Bytes that a context of so many tokens takes."""
+        return tokens * self.token_bytes + (self.state.reserved_bytes if self.state else 0)
 
     def allocate(self, capacity: int) -> torch.Tensor:
         """Return a tensor of zeros [layers, 2, heads, capacity, head_dim]."""
@@ -48,10 +58,19 @@ class MediaSpan:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of a context is stored: the first `tokens`, by the save of this `number`."""
+    """How much of a context is stored: the first `tokens`, by the save of this `number`.
+
+    `states` are the lengths whose states are stored with them.
+    """
 
     tokens: int
     number: int
+    states: frozenset[int] = frozenset()
+
+    def upto(self, length: int) -> Kept:
+        """Return what of it is still true when all tokens from `length` on are others."""
+        states = frozenset(at for at in self.states if at <= length)
+        return Kept(min(self.tokens, length), self.number, states)
 
 
 class Context:
@@ -59,6 +78,7 @@ class Context:
 
     `spans` say which of them are media; those behind the last token are not written yet.
     `kept` says what of it is stored bit for bit, so that only the rest has to be written.
+    `states` are those of recurrent layers, None for a model that has none.
     """
 
     def __init__(self, shape: KVShape) -> None:
@@ -68,6 +88,7 @@ class Context:
         self.store: torch.Tensor | None = None
         self.capacity = 0
         self.kept: Kept | None = None
+        self.states = Checkpoints(shape.state) if shape.state is not None else None
 
     @property
     def length(self) -> int:
@@ -77,13 +98,18 @@ class Context:
     @property
     def bytes(self) -> int:
         """What the context takes from the budget."""
-        return self.capacity * self.shape.token_bytes
+        return self.shape.bytes_of(self.capacity) if self.capacity else 0
 
     def crop(self, length: int) -> None:
-        """Forget every token from `length` on; their slots are written again."""
+        """Forget every token from `length` on; their slots are written again.
+
+        With recurrent layers also those before it, down to the last checkpoint.
+        """
+        if self.states is not None and length < self.length:
+            length = self.states.back_to(length)
         del self.tokens[length:]
-        if self.kept is not None and self.kept.tokens > length:
-            self.kept = Kept(length, self.kept.number)
+        if self.kept is not None:
+            self.kept = self.kept.upto(length)
 
     def resize(self, capacity: int) -> None:
         """Grow to `capacity` tokens, keeping what is written."""
@@ -91,12 +117,16 @@ class Context:
         if self.store is not None and self.tokens:
             grown[:, :, :, : self.length] = self.store[:, :, :, : self.length]
         self.store, self.capacity = grown, capacity
+        if self.states is not None:
+            self.states.allocate()
 
     def release(self) -> None:
         """Give the memory back; the session's next turn computes everything again."""
         self.tokens.clear()
         self.spans = ()
         self.store, self.capacity = None, 0
+        if self.states is not None:
+            self.states.release()
         # What is computed again may differ in its last bits from what is stored.
         self.kept = None
 
@@ -145,16 +175,16 @@ class Budget:
 
     def could_ever_fit(self, tokens: int, shape: KVShape) -> bool:
         """Whether a context of so many tokens fits when nothing else is kept."""
-        return _rounded(tokens) * shape.token_bytes <= self.limit_bytes
+        return shape.bytes_of(_rounded(tokens)) <= self.limit_bytes
 
     def reserve(self, session: str, context: Context, tokens: int) -> bool:
         """Make room for `tokens` and mark the session busy; False when busy ones hold it all."""
         capacity = max(_rounded(tokens), context.capacity)
         growing = capacity > context.capacity
         self._contexts.pop(session, None)
-        wanted = capacity * context.shape.token_bytes
+        wanted = context.shape.bytes_of(capacity)
         # While a context grows the old and the new tensor exist together.
-        peak = wanted + (context.bytes if growing else 0)
+        peak = wanted + (context.capacity * context.shape.token_bytes if growing else 0)
         if not self._make_room(peak) and growing and context.capacity:
             self._demote(session, context)
             context.release()

@@ -21,6 +21,7 @@ from engine.models.fingerprint import fingerprint
 from engine.models.layout import Features, Layout
 from engine.models.lean import Lean, is_plain
 from engine.models.linear import pack
+from engine.models.recurrent import PROVEN, RECURRENT, Passage, adopt, attending
 from engine.models.weights import home_of, is_whole, load_network
 
 ATTENTION = "consilium_segments"
@@ -30,8 +31,9 @@ LINEAR_ROWS = 32
 KEY_ROWS = 32
 QUERY_ROWS = 8
 
-# Layers whose state is not a plain list of keys and values: a crop cannot undo them.
-REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
+# Layers whose state is not a plain list of keys and values: a crop cannot undo them. What proven
+# families have of them goes back to a checkpoint.
+REFUSED_LAYERS = {RECURRENT, "mamba", "recurrent", "conv", "chunked_attention"}
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,15 @@ class Backend:
         self.device = home_of(model)
         self.max_context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
+        # Where in a context the keys and values of a layer lie.
+        self._rows = {layer: row for row, layer in enumerate(attending(config))}
         self.shape = KVShape(
-            layers=config.num_hidden_layers,
+            layers=len(self._rows),
             heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
             head_dim=head_dim or config.hidden_size // config.num_attention_heads,
             dtype=model.dtype,
             device=self.device,
+            state=adopt(model),
         )
         # Takes the layers' weights with it.
         rows = LINEAR_ROWS if is_deterministic else None
@@ -145,17 +150,22 @@ class Backend:
         wanted = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
         ids = torch.tensor([tokens], device=self.device)
         places = _side_by_side(positions).to(self.device)
-        step = _Step(segments, self.is_deterministic)
+        step = _Step(segments, self.is_deterministic, self._rows)
         logits: torch.Tensor
         if self._lean is not None:
             logits = self._lean(ids, places, wanted, step)
         else:
+            states = {}
+            if self.shape.state is not None:
+                passage = Passage.of(step.rows, is_stepwise=self.is_deterministic)
+                states["consilium_states"] = passage
             output = self.model(
                 input_ids=ids,
                 position_ids=places,
                 use_cache=False,
                 logits_to_keep=wanted,
                 consilium_step=step,
+                **states,
                 **_encoded(pictures),
             )
             logits = output.logits[0]
@@ -175,8 +185,9 @@ class Backend:
 class _Step:
     """What the attention layers of one step share: who owns which rows, and the masks."""
 
-    def __init__(self, segments: list[Segment], is_padded: bool) -> None:
+    def __init__(self, segments: list[Segment], is_padded: bool, kv_rows: dict[int, int]) -> None:
         self.is_padded = is_padded
+        self.kv_rows = kv_rows
         self.rows: list[tuple[int, int, Context]] = []
         self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
         start = 0
@@ -249,7 +260,7 @@ def _attend(
         assert context.store is not None, "a context gets its room before it is run"
         past = context.length
         total = past + end - start
-        keys, values = context.store[layer]
+        keys, values = context.store[consilium_step.kv_rows[layer]]
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
         # Of a model over several devices a layer may compute on another one than the KV lies on.
@@ -341,12 +352,16 @@ def _no_mask(*args: object, **kwargs: object) -> None:
 def _refuse_unsupported(model: PreTrainedModel) -> None:
     config = model.config.get_text_config(decoder=True)
     kinds = set(getattr(config, "layer_types", None) or ())
-    if refused := kinds & REFUSED_LAYERS:
+    is_proven = config.model_type in PROVEN
+    if refused := (kinds & REFUSED_LAYERS) - ({RECURRENT} if is_proven else set()):
         raise UnsupportedModel(
             f"{config.model_type} has {', '.join(sorted(refused))} layers, which this engine "
             "cannot roll back to what was delivered"
         )
+    if not attending(config):
+        raise UnsupportedModel(f"{config.model_type} has no attention layers at all")
     if getattr(config, "num_kv_shared_layers", 0):
         raise UnsupportedModel(f"{config.model_type} shares KV between layers")
-    if not getattr(model, "_supports_attention_backend", False):
+    # A proven family may use the interface without saying so.
+    if not (is_proven or getattr(model, "_supports_attention_backend", False)):
         raise UnsupportedModel(f"{config.model_type} does not use the attention interface")

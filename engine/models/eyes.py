@@ -11,13 +11,14 @@ from blake3 import blake3
 from jinja2 import TemplateError
 from PIL import Image
 from transformers import PreTrainedModel
+from transformers.models.auto import processing_auto
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.config import UnsupportedModel
 from engine.models.layout import Features, Picture
 
 # Families whose answers about pictures are proven to be those of `generate` (tests/engine).
-PROVEN = ("idefics3", "qwen2_5_vl", "qwen3_vl", "smolvlm")
+PROVEN = ("idefics3", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "smolvlm")
 
 # Outputs of a processor that are no input of a vision tower.
 _TEXT_OUTPUTS = {"input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids"}
@@ -51,8 +52,8 @@ class Eyes:
     @classmethod
     def load(cls, folder: str, model: PreTrainedModel) -> Eyes:
         """Load the processor that belongs to `model`; raises `UnsupportedModel`."""
-        # Every family names its processor like its configuration.
-        name = type(model.config).__name__.removesuffix("Config") + "Processor"
+        names: dict[str, str] = processing_auto.PROCESSOR_MAPPING_NAMES  # type: ignore[attr-defined]
+        name = names[model.config.model_type]
         eyes = cls(model, _still(getattr(transformers, name)).from_pretrained(folder))
         if eyes._shown("x").count(eyes.mark) != 1:
             raise UnsupportedModel(f"the chat template of {folder} has no place for pictures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,6 +16,8 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -105,16 +108,33 @@ def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
         "windowed": lambda: Qwen3ForCausalLM(
             Qwen3Config(**shared, use_sliding_window=True, sliding_window=24, max_window_layers=1)
         ),
+        "recurrent": lambda: Qwen3_5ForCausalLM(
+            Qwen3_5TextConfig(
+                **shared,
+                layer_types=["linear_attention", "full_attention", "linear_attention"],
+                linear_num_key_heads=2,
+                linear_num_value_heads=4,
+                linear_key_head_dim=8,
+                linear_value_head_dim=8,
+            )
+        ),
     }
     model = kinds[family]()
     with torch.no_grad():
         model.lm_head.weight.mul_(16)
         # Special tokens are never chosen: ending early would only shorten what is compared.
         model.lm_head.weight[:3] = 0
+        # States that forget within a few tokens would hide that one of them is wrong.
+        for name, weight in model.named_parameters():
+            if name.endswith("A_log"):
+                weight.fill_(math.log(0.02))
     return model.eval()
 
 
-@pytest.fixture(params=["llama", "qwen3", "windowed", "llama lean", "qwen3 lean", "windowed lean"])
+FAMILIES = ["llama", "qwen3", "windowed", "recurrent", "llama lean", "qwen3 lean", "windowed lean"]
+
+
+@pytest.fixture(params=FAMILIES)
 def tiny_pair(
     request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, LoadedModel]:

@@ -138,7 +138,7 @@ async def test_turns_that_displace_each_other_are_cut_evicted_and_restored_equal
         monkeypatch.setattr(Pace, "window", lambda self, decoding, step_tokens: window)
     settings = {
         "max_batch": 2,
-        "kv_budget_bytes": 4 * 256 * model.backend.shape.token_bytes,
+        "kv_budget_bytes": 4 * model.backend.shape.bytes_of(256),
         "kv_ram_bytes": 8 << 20,
         "kv_folder": str(tmp_path / "kv"),
         "kv_disk_floor_bytes": 0,

@@ -17,7 +17,7 @@ CAN_PACK = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_
 needs_kernels = pytest.mark.skipif(not CAN_PACK, reason="this CPU has no bf16 matrix kernels")
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "windowed"])
+@pytest.mark.parametrize("family", ["llama", "qwen3", "windowed", "recurrent"])
 def test_padded_attention_computes_what_plain_attention_does(family):
     """In fp32 to rounding: the masks let every query see the same keys."""
     tokens = [(7 * n) % 97 for n in range(61)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -27,6 +29,9 @@ from engine.loop import Loop
 from engine.models.guide import BadSchema
 from engine.models.loaded import LoadedModel
 
+# What the model answered so long ago still stands: everybody asks each second, and an idle engine
+# that computed a token for each took a fifth of a core.
+PROBE_KEPT_S = 5.0
 # A probe waits for the step in progress and computes one token; longer means it hangs.
 PROBE_TIMEOUT_S = 5.0
 # Beyond this the choice is no longer the model's.
@@ -58,6 +63,7 @@ class LocalEngine:
         self._loop = Loop(config, model, sees.is_reading if sees is not None else lambda: False)
         self._language = LanguageCheck(model.languages) if model.languages else None
         self._warming: asyncio.Task[None] | None = None
+        self._answered_at = -math.inf
 
     @classmethod
     async def load(
@@ -152,12 +158,19 @@ class LocalEngine:
         await asyncio.wrap_future(self._loop.drop(session))
 
     async def health(self) -> Health:
-        """Let the model compute one token; raises `EngineError` when it does not in time."""
-        try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
-                answers = await asyncio.wrap_future(self._loop.probe())
-        except TimeoutError:
-            raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+        """Let the model compute one token; raises `EngineError` when it does not in time.
+
+        That it answered is believed for `PROBE_KEPT_S`.
+        """
+        answers = time.monotonic() - self._answered_at < PROBE_KEPT_S
+        if not answers:
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT_S):
+                    answers = await asyncio.wrap_future(self._loop.probe())
+            except TimeoutError:
+                raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+            if answers:
+                self._answered_at = time.monotonic()
         return Health(
             ready=answers,
             model=self._model.name,

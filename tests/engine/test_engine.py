@@ -17,6 +17,7 @@ from engine.api import (
     TurnFailed,
     TurnStarted,
 )
+from engine.engine import PROBE_KEPT_S
 
 LENGTH = 32
 # Long enough an answer of the embedded model to be cut in its middle.
@@ -334,3 +335,19 @@ async def test_stopping_ends_every_turn_with_engine_lost(tiny, make_engine):
         await engine.stop()
         rest = [event async for event in stream]
     assert isinstance(rest[-1], TurnFailed) and rest[-1].code is EngineCode.ENGINE_LOST
+
+
+async def test_everybody_may_ask_for_health_and_the_model_answers_now_and_then(
+    tiny, make_engine, monkeypatch
+):
+    runs = []
+    run = tiny.backend.run
+    monkeypatch.setattr(tiny.backend, "run", lambda segments: runs.append(1) or run(segments))
+    async with make_engine(tiny) as engine:
+        assert all([(await engine.health()).ready for _ in range(20)])
+        assert len(runs) == 1
+        # Long enough later it is asked again, and a model that fails is not believed.
+        engine._answered_at -= PROBE_KEPT_S
+        monkeypatch.setattr(tiny.backend, "answers", lambda: False)
+        assert not (await engine.health()).ready
+        assert not (await engine.health()).ready

@@ -247,6 +247,19 @@ async def test_another_question_about_what_was_read_ahead_computes_little_more_t
     assert equals_generate(reference, prompts["t2"], asked)
 
 
+async def test_a_long_question_that_is_taken_back_leaves_the_turn_before_it(
+    summing, reference, make_engine, prompts
+):
+    async with make_engine(summing) as engine:
+        first = (await answer(engine, turn_of("t1", [FIRST])))[-1]
+        messages = [FIRST, said(first.text, "t1")]
+        await answer(engine, turn_of("t2", [*messages, user("And low? " * 40)]))
+        third = (await answer(engine, turn_of("t3", [*messages, user("Why?")])))[-1]
+    assert len(prompts["t2"]) - len(prompts["t1"]) > 2 * QUESTION_TOKENS
+    assert third.cached_tokens == len(prompts["t1"]) + MADE - 1
+    assert equals_generate(reference, prompts["t3"], third)
+
+
 async def test_states_count_towards_the_budget(summing, make_engine, kept):
     async with make_engine(summing, **kept) as engine:
         for n in range(5):

@@ -236,6 +236,13 @@ def test_E79_a_whole_state_of_other_tokens_is_refused():
         read(b"".join([*parts[:13], *parts[15:]]))
 
 
+def test_states_are_not_taken_for_tokens_when_a_read_is_weighed(disk_in, tmp_path):
+    """Reading and computing are compared by tokens; a state is as large as many of them."""
+    plain, hybrid = disk_in(tmp_path / "a"), disk_in(tmp_path / "b", identity=SUMS)
+    assert plain.tokens_in(100 * SHAPE.token_bytes) == 100
+    assert hybrid.tokens_in(HYBRID.bytes_of(100)) == 100 and hybrid.tokens_in(10) == 0
+
+
 def test_another_layout_is_foreign_and_models_without_states_know_their_old_files():
     content = bytes_of(whole_save(talked([40]), 1))
     for shape in (SHAPE, replace(HYBRID, state=replace(STATE, taps=2))):

@@ -111,8 +111,7 @@ class Sessions:
         context.crop(known)
         context.spans = spans
         if context.states is not None:
-            # What parted here once may do so again, and the same may be asked again.
-            context.states.mark((known, len(tokens) - 1))
+            context.states.mark_prompt(known, len(tokens))
         session.is_busy = True
         return context.length
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
-# Where the last prompt parted from what was known, and one token before its end. A state is as
-# large as the keys and values of a thousand tokens or more.
-MAX_CHECKPOINTS = 2
+# Those of one prompt. A state is as large as the keys and values of a thousand tokens or more.
+MAX_CHECKPOINTS = 3
+# A question and what a template puts behind it are rarely longer.
+QUESTION_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,14 @@ class Checkpoints:
         self.live = None
         self._saved.clear()
         self._marks = frozenset()
+
+    def mark_prompt(self, known: int, length: int) -> None:
+        """Ask for copies where a prompt of `length` tokens may part from the next one.
+
+        Where it parts from what was `known`, that is the end of the turn before; before its
+        question, when another one is asked; one token before its end, when the same one is.
+        """
+        self.mark((known, max(known, length - QUESTION_TOKENS), length - 1))
 
     def mark(self, lengths: Iterable[int]) -> None:
         """Ask for a copy at each of these lengths instead of those asked for before."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from engine.api import Message, TurnCancelled, TurnDelta, TurnDone
+from engine.kv.checkpoints import QUESTION_TOKENS
 from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
 from engine.policy import Pace
@@ -117,7 +118,7 @@ async def two_turns(engine):
 async def test_E79_a_conversation_that_parts_anywhere_goes_on_from_the_last_checkpoint(
     summing, reference, make_engine, prompts, kept, where, parts
 ):
-    """What is kept: the end of the turn before, one token before the end of the prompt, the end."""
+    """Kept are the end of the turn before, one token before the end of the prompt, and the end."""
     async with make_engine(summing, **kept) as engine:
         (first, second), messages = await two_turns(engine)
         if where == "disk":
@@ -231,6 +232,32 @@ async def test_in_bf16_a_displaced_turn_says_what_it_would_have_said(
         rest = [event async for event in stream]
         assert (await engine.stats()).counters["turns_preempted"] >= 1
     assert isinstance(rest[-1], TurnDone) and rest[-1].token_ids == alone[-1].token_ids
+
+
+async def test_another_question_about_what_was_read_ahead_computes_little_more_than_itself(
+    summing, reference, make_engine, prompts
+):
+    """What is read while a room rests ends with some question; people ask other ones."""
+    sheet = f"{FIRST.text} " * 8
+    async with make_engine(summing) as engine:
+        ahead = turn_of("t1", [user(f"{sheet}?")], kind="background", max_new_tokens=1)
+        await answer(engine, ahead)
+        asked = (await answer(engine, turn_of("t2", [user(f"{sheet}Which are low?")])))[-1]
+    assert asked.cached_tokens == len(prompts["t1"]) - QUESTION_TOKENS > 200
+    assert equals_generate(reference, prompts["t2"], asked)
+
+
+async def test_a_long_question_that_is_taken_back_leaves_the_turn_before_it(
+    summing, reference, make_engine, prompts
+):
+    async with make_engine(summing) as engine:
+        first = (await answer(engine, turn_of("t1", [FIRST])))[-1]
+        messages = [FIRST, said(first.text, "t1")]
+        await answer(engine, turn_of("t2", [*messages, user("And low? " * 40)]))
+        third = (await answer(engine, turn_of("t3", [*messages, user("Why?")])))[-1]
+    assert len(prompts["t2"]) - len(prompts["t1"]) > 2 * QUESTION_TOKENS
+    assert third.cached_tokens == len(prompts["t1"]) + MADE - 1
+    assert equals_generate(reference, prompts["t3"], third)
 
 
 async def test_states_count_towards_the_budget(summing, make_engine, kept):

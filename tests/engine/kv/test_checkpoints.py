@@ -70,12 +70,12 @@ def test_a_state_is_one_tensor_and_its_parts_are_views_of_it():
     assert (same.matrices[-1] == 2.5).all()
 
 
-@pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 96, 97, 98, 99, 100])
+@pytest.mark.parametrize("length", [0, 1, 36, 37, 39, 40, 41, 96, 97, 98, 99, 100])
 def test_E79_a_crop_goes_back_to_the_last_checkpoint_and_its_state_is_that_of_its_tokens(length):
     context = talked([40, 100])
     tokens = list(context.tokens)
     context.crop(length)
-    assert context.length == max(at for at in (0, 40, 97, 100) if at <= length)
+    assert context.length == max(at for at in (0, 37, 40, 97, 100) if at <= length)
     assert context.tokens == tokens[: context.length]
     assert is_same(context, context_of(context.tokens, HYBRID)) and holds_true_states(context)
     extend(context, some_tokens(7, 9))
@@ -93,7 +93,7 @@ def test_a_checkpoint_behind_the_crop_is_never_seen_again():
     context = talked([40, 100])
     context.crop(60)
     extend(context, some_tokens(60, 5))
-    assert set(context.states.at(context.length)) == {40, 100}
+    assert set(context.states.at(context.length)) == {37, 40, 100}
     context.crop(99)
     assert context.length == 40
 
@@ -101,7 +101,7 @@ def test_a_checkpoint_behind_the_crop_is_never_seen_again():
 def test_checkpoints_are_bounded_and_the_oldest_give_way():
     context = talked(range(10, 400, 10))
     states = context.states.at(context.length)
-    assert sorted(states) == [380, 387, 390] and len(states) == MAX_CHECKPOINTS + 1
+    assert sorted(states) == [377, 380, 387, 390] and len(states) == MAX_CHECKPOINTS + 1
     assert sum(state.nbytes for state in states.values()) <= STATE.reserved_bytes
     assert holds_true_states(context)
 
@@ -153,7 +153,7 @@ def test_of_a_record_as_much_is_pasted_as_a_state_is_true_of(known):
     back = Context(HYBRID)
     back.resize(130)
     paste(record, back, known)
-    assert back.length == max(at for at in (0, 40, 97, 100) if at <= known)
+    assert back.length == max(at for at in (0, 37, 40, 97, 100) if at <= known)
     assert is_same(back, context_of(context.tokens[: back.length], HYBRID))
     back.states.mark((known, 120))
     extend(back, some_tokens(30, 4))
@@ -163,7 +163,7 @@ def test_of_a_record_as_much_is_pasted_as_a_state_is_true_of(known):
 def test_states_are_stored_with_their_blocks_and_come_back_bit_for_bit():
     context = talked([40, 100])
     loaded = read(bytes_of(whole_save(context, 1)))
-    assert loaded.memory.states == (40, 97, 100)
+    assert loaded.memory.states == (37, 40, 97, 100)
     for at, state in zip(loaded.memory.states, loaded.states, strict=True):
         assert torch.equal(state, context.states.at(100)[at])
 
@@ -172,10 +172,10 @@ def test_a_delta_holds_the_new_states_alone_and_the_last_commit_says_which_are_t
     context = talked([40, 100])
     parts = [bytes_of(whole_save(context, 1))]
     context.crop(98)
-    context.states.mark((97, 140))
+    context.states.mark((97, 120, 140))
     extend(context, some_tokens(60, 7))
     save = delta_save(context, 2)
-    assert set(save.states) == {140, 157} and save.memory.states == (97, 140, 157)
+    assert set(save.states) == {120, 140, 157} and save.memory.states == (97, 120, 140, 157)
     assert save.bytes == save.memory.size_bytes + sum(
         part.nbytes for part in (*save.blocks, *save.states.values())
     )
@@ -228,12 +228,19 @@ def test_E79_a_whole_state_of_other_tokens_is_refused():
     mine, theirs = talked([40, 100]), talked([40, 100], seed=2)
     parts = frames_of(whole_save(mine, 1), SUMS)
     others = frames_of(whole_save(theirs, 1), SUMS)
-    # Behind the header and four blocks of two pieces each stand three states, then the commit.
-    assert len(parts) == 1 + 2 * 4 + 2 * 3 + 1
+    # Behind the header and four blocks of two pieces each stand four states, then the commit.
+    assert len(parts) == 1 + 2 * 4 + 2 * 4 + 1
     with pytest.raises(Damaged, match="the state of 40 other tokens"):
-        read(b"".join([*parts[:9], *others[9:11], *parts[11:]]))
+        read(b"".join([*parts[:11], *others[11:13], *parts[13:]]))
     with pytest.raises(Damaged, match="no state of 97 tokens"):
-        read(b"".join([*parts[:11], *parts[13:]]))
+        read(b"".join([*parts[:13], *parts[15:]]))
+
+
+def test_states_are_not_taken_for_tokens_when_a_read_is_weighed(disk_in, tmp_path):
+    """Reading and computing are compared by tokens; a state is as large as many of them."""
+    plain, hybrid = disk_in(tmp_path / "a"), disk_in(tmp_path / "b", identity=SUMS)
+    assert plain.tokens_in(100 * SHAPE.token_bytes) == 100
+    assert hybrid.tokens_in(HYBRID.bytes_of(100)) == 100 and hybrid.tokens_in(10) == 0
 
 
 def test_another_layout_is_foreign_and_models_without_states_know_their_old_files():
@@ -275,7 +282,7 @@ def test_whatever_happens_to_a_session_its_states_are_those_of_its_tokens(tmp_pa
         known = max(known, min(common_prefix(context.tokens, wanted), len(wanted) - 1))
         context.crop(known)
         reused += context.length
-        context.states.mark((known, len(wanted) - 1))
+        context.states.mark_prompt(known, len(wanted))
         while context.length < len(wanted):
             step = chance.randint(1, 40)
             extend(context, wanted[context.length :][:step])

@@ -25,6 +25,9 @@ class EngineConfig:
     # bytes than said on each ("0", "1", … and "cpu").
     device: str = "cpu"
     device_bytes: dict[str, int] = field(default_factory=dict)
+    # Where and how exactly pictures are encoded; "" is as the rest of the model.
+    vision_device: str = ""
+    vision_dtype: Literal["", "bf16", "fp16", "fp32"] = ""
     # bf16 on a CPU whose bits depend on nothing beside a session; slower in large batches.
     deterministic: bool = False
     threads: int = 2

@@ -201,6 +201,8 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         dtype=settings.dtype,
         device=settings.device,
         device_bytes=settings.device_bytes,
+        vision_device=settings.vision_device,
+        vision_dtype=settings.vision_dtype,
         deterministic=settings.deterministic,
         threads=settings.threads,
         max_batch=settings.max_batch,

@@ -22,6 +22,7 @@ from engine.models.layout import Features, Layout
 from engine.models.lean import Lean, is_plain
 from engine.models.linear import pack
 from engine.models.recurrent import PROVEN, RECURRENT, Passage, adopt, attending
+from engine.models.vision import place_vision, text_dtype
 from engine.models.weights import home_of, is_whole, load_network
 
 ATTENTION = "consilium_segments"
@@ -92,7 +93,7 @@ class Backend:
             layers=len(self._rows),
             heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
             head_dim=head_dim or config.hidden_size // config.num_attention_heads,
-            dtype=model.dtype,
+            dtype=text_dtype(model),
             device=self.device,
             state=adopt(model),
         )
@@ -110,12 +111,15 @@ class Backend:
         is_deterministic: bool = False,
         is_named: bool = False,
         memory: dict[str, int] | None = None,
+        vision_device: str = "",
+        vision_dtype: str = "",
     ) -> Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there.
 
         Without `is_named` it has no fingerprint, for which all weights are read once.
         """
         network = load_network(model, dtype, device, memory)
+        place_vision(network, vision_device, vision_dtype)
         # Named before the weights are packed: then they are no plain tensors any more.
         # What lies on disk cannot be read for a name, and what is moved about cannot be packed.
         whole = is_whole(network)

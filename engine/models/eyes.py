@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from engine.config import UnsupportedModel
 from engine.models.layout import Features, Picture
+from engine.models.vision import vision_parts
 
 # Families whose answers about pictures are proven to be those of `generate` (tests/engine).
 PROVEN = ("idefics3", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "smolvlm")
@@ -91,7 +92,7 @@ class Eyes:
             images=[pixels], text=[self.mark], add_special_tokens=False, return_tensors="pt"
         )
         inputs = {name: value for name, value in made.items() if name not in _TEXT_OUTPUTS}
-        device = self._model.device
+        device = next(vision_parts(self._model)[0].parameters()).device
         seen = self._model.model.get_image_features(
             **{name: value.to(device) for name, value in inputs.items()}, return_dict=True
         )
@@ -100,9 +101,16 @@ class Eyes:
             digest=digest.digest(length=16),
             tokens=tuple(made["input_ids"][0].tolist()),
             placeholder=self.placeholder,
-            features=Features(_joined(seen.pooler_output), tuple(_joined(layer) for layer in deep)),
+            features=Features(
+                self._for_text(seen.pooler_output), tuple(self._for_text(one) for one in deep)
+            ),
             grid=inputs.get("image_grid_thw"),
         )
+
+    def _for_text(self, features: Any) -> torch.Tensor:
+        """Return one picture's features where and as exactly as the language model computes."""
+        embedding: Any = self._model.get_input_embeddings().weight
+        return _joined(features).to(embedding.device, embedding.dtype)
 
     def positions(
         self, tokens: list[int], pictures: list[Picture]

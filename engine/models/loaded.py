@@ -66,6 +66,8 @@ class LoadedModel:
                 is_deterministic=config.deterministic,
                 is_named=config.keeps_on_disk,
                 memory=config.device_bytes,
+                vision_device=config.vision_device,
+                vision_dtype=config.vision_dtype,
             )
         if config.deterministic:
             progress("determinism")

@@ -22,8 +22,8 @@ from transformers.utils import logging
 from engine.config import UnsupportedModel
 from engine.embedded import convert_gguf
 from engine.models.eyes import takes_pictures
+from engine.models.vision import DTYPES
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Spread over all GPUs, then RAM, then disk, as accelerate counts them.
 SPREAD = "auto"
 
@@ -68,7 +68,8 @@ def is_whole(model: PreTrainedModel) -> bool:
 
 def home_of(model: PreTrainedModel) -> torch.device:
     """Return the device on which a model begins to compute, and where its KV lies."""
-    devices = (parameter.device for parameter in model.parameters())
+    embedding: Any = model.get_input_embeddings()
+    devices = (p.device for p in (embedding.weight, *model.parameters()))
     return next((d for d in devices if d.type != "meta"), torch.device("cpu"))
 
 

@@ -57,7 +57,7 @@ async def test_in_bf16_a_displaced_turn_says_what_it_would_have_said(tiny, token
         for n in range(4):
             await answer(engine, question("And?", f"x{n}", f"x{n}", max_new_tokens=3))
         rest = await rest_of(stream)
-        assert (await engine.stats()).counters["turns_preempted"] == 2
+        assert (await engine.stats()).counters["turns_preempted"] >= 1
     assert rest[-1].token_ids == alone[-1].token_ids
 
 

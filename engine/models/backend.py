@@ -19,9 +19,10 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 
 from engine.config import UnsupportedModel
-from engine.kv.context import GRAIN, Context, KVShape
+from engine.kv.context import GRAIN, Context
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
+from engine.models.layers import kv_shape, refuse_unsupported
 from engine.models.layout import Features, Layout
 from engine.models.linear import pack
 
@@ -32,9 +33,6 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 LINEAR_ROWS = 32
 KEY_ROWS = 32
 QUERY_ROWS = 8
-
-# Layers whose state is not a plain list of keys and values: a crop cannot undo them.
-REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Backend:
         )
         # Whether it tries; set to False when the check on this machine failed.
         self.is_deterministic = is_deterministic
-        _refuse_unsupported(model)
+        refuse_unsupported(model)
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         self.takes_pictures = takes_pictures(model.config)
@@ -79,17 +77,10 @@ class Backend:
             getattr(model.config, name) for name in names if hasattr(model.config, name)
         ]
         config = model.config.get_text_config(decoder=True)
-        head_dim = getattr(config, "head_dim", None)
         self.device = next(model.parameters()).device
         self.max_context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
-        self.shape = KVShape(
-            layers=config.num_hidden_layers,
-            heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
-            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
-            dtype=model.dtype,
-            device=self.device,
-        )
+        self.shape = kv_shape(model)
 
     @classmethod
     def load(
@@ -236,10 +227,10 @@ def _attend(
     attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)
     for start, end, context in consilium_step.rows:
-        assert context.store is not None, "a context gets its room before it is run"
+        assert context.stores, "a context gets its room before it is run"
         past = context.length
         total = past + end - start
-        keys, values = context.store[layer]
+        keys, values = context.layer(layer)
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
         out[:, :, start:end] = attend(
@@ -319,17 +310,3 @@ def _encoded(pictures: list[Features]) -> dict[str, Any]:
 
 def _no_mask(*args: object, **kwargs: object) -> None:
     return None
-
-
-def _refuse_unsupported(model: PreTrainedModel) -> None:
-    config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if refused := kinds & REFUSED_LAYERS:
-        raise UnsupportedModel(
-            f"{config.model_type} has {', '.join(sorted(refused))} layers, which this engine "
-            "cannot roll back to what was delivered"
-        )
-    if getattr(config, "num_kv_shared_layers", 0):
-        raise UnsupportedModel(f"{config.model_type} shares KV between layers")
-    if not getattr(model, "_supports_attention_backend", False):
-        raise UnsupportedModel(f"{config.model_type} does not use the attention interface")

@@ -9,12 +9,21 @@ from pathlib import Path
 import torch
 
 from engine.kv.blocks import BLOCK, Memory, cut
-from engine.kv.context import Context, Kept, KVShape
+from engine.kv.context import Context, Kept, KVShape, LayerGroup
 from engine.kv.disk import open_unbuffered
 from engine.kv.files import Save
 from engine.kv.keys import Identity
 
-SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu"))
+SHAPE = KVShape.uniform(
+    layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu")
+)
+# Layers of two kinds, as a model whose windowed layers are narrower; the last one shares.
+MIXED = KVShape(
+    (LayerGroup(2, 2, 4), LayerGroup(1, 1, 8)),
+    ((0, 0), (1, 0), (0, 1), (1, 0)),
+    torch.bfloat16,
+    torch.device("cpu"),
+)
 WEIGHTS = Identity(b"weights-1", SHAPE)
 KEY = "clinic\0ward-3"
 
@@ -35,8 +44,9 @@ def extend(context: Context, tokens: list[int]) -> None:
         context.resize(total)
     for place, token in enumerate(tokens, start):
         chance = torch.Generator().manual_seed(token * 1_000_003 + place)
-        bits = torch.randn(context.store[:, :, :, 0].shape, generator=chance)
-        context.store[:, :, :, place] = bits.to(context.shape.dtype)
+        for store in context.stores:
+            bits = torch.randn(store[:, :, :, 0].shape, generator=chance)
+            store[:, :, :, place] = bits.to(context.shape.dtype)
     context.tokens += tokens
 
 
@@ -47,7 +57,10 @@ def is_same(context: Context, other: Context) -> bool:
     length = context.length
     if not length:
         return True
-    return torch.equal(context.store[:, :, :, :length], other.store[:, :, :, :length])
+    return all(
+        torch.equal(one[:, :, :, :length], two[:, :, :, :length])
+        for one, two in zip(context.stores, other.stores, strict=True)
+    )
 
 
 def whole_save(context: Context, number: int, key: str = KEY, answers=None) -> Save:

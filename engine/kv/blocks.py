@@ -68,9 +68,9 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 class Record:
     """A session's KV away from the live contexts.
 
-    Block n holds the tokens [n * BLOCK, …) as a contiguous tensor [layers, 2, heads, tokens,
-    head_dim] in RAM; only the last one may be shorter than BLOCK. `tier` is where it was found.
-    `states` are those that `memory` names, in its order.
+    Block n holds the tokens [n * BLOCK, …) as a contiguous tensor in RAM (`KVShape.block_shape`);
+    only the last one may be shorter than BLOCK. `tier` is where it was found. `states` are those
+    that `memory` names, in its order.
     """
 
     memory: Memory
@@ -110,10 +110,10 @@ def cut_states(context: Context, stored: Set[int] = frozenset()) -> dict[int, to
 
 def cut(context: Context, first: int = 0) -> list[torch.Tensor]:
     """Copy the context from block `first` on to RAM, the bits as they are."""
-    if context.store is None:
+    if not context.stores:
         return []
     return [
-        context.store[:, :, :, start : min(start + BLOCK, context.length)].to(
+        context.read(start, min(start + BLOCK, context.length)).to(
             "cpu", copy=True, memory_format=torch.contiguous_format
         )
         for start in range(first * BLOCK, context.length, BLOCK)
@@ -125,21 +125,20 @@ def paste(record: Record, context: Context, tokens: int) -> None:
 
     With recurrent layers only as many of them as the last state up to there is true of.
     """
-    assert context.store is not None and context.length == 0, "reserved, and nothing written"
+    assert context.stores and context.length == 0, "reserved, and nothing written"
     assert tokens <= min(context.capacity, record.memory.length), "reserved for the whole prompt"
     if context.states is not None:
         states = dict(zip(record.memory.states, record.states, strict=True))
         tokens = context.states.take(states, tokens)
     for start, block in zip(range(0, tokens, BLOCK), record.blocks, strict=False):
-        stop = min(start + block.shape[3], tokens)
-        context.store[:, :, :, start:stop] = block[:, :, :, : stop - start]
+        context.write(start, block[:, :, :, : tokens - start])
     context.tokens = record.memory.token_ids()[:tokens]
     context.spans = record.memory.media()
 
 
 def empty_block(shape: KVShape, tokens: int) -> torch.Tensor:
     """Return memory for a block that is about to be read."""
-    return torch.empty((shape.layers, 2, shape.heads, tokens, shape.head_dim), dtype=shape.dtype)
+    return torch.empty(shape.block_shape(tokens), dtype=shape.dtype)
 
 
 def raw(block: torch.Tensor) -> memoryview:

@@ -1,4 +1,4 @@
-"""The KV of one session in one contiguous tensor, and the budget that all of them share."""
+"""The KV of one session in contiguous tensors, and the budget that all of them share."""
 
 from __future__ import annotations
 
@@ -15,33 +15,73 @@ GRAIN = 256
 
 
 @dataclass(frozen=True)
-class KVShape:
-    """How one token's keys and values are laid out in every layer that has some.
-
-    `state` is that of the other layers, None when there are no others.
-    """
+class LayerGroup:
+    """Layers whose keys and values are laid out alike."""
 
     layers: int
     heads: int
     head_dim: int
+
+    @property
+    def token_elements(self) -> int:
+        """Numbers that one token takes in all of them, keys and values together."""
+        return 2 * self.layers * self.heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """How one token's keys and values are laid out in every layer.
+
+    `places` says for each layer of the model its group and its place there; layers that share
+    theirs have the same one, and recurrent ones have none: `state` is what they keep instead, None
+    when there are no such layers.
+    """
+
+    groups: tuple[LayerGroup, ...]
+    places: tuple[tuple[int, int] | None, ...]
     dtype: torch.dtype
     device: torch.device
     state: StateShape | None = None
 
+    @classmethod
+    def uniform(
+        cls, layers: int, heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
+    ) -> KVShape:
+        """Return the shape of a model whose layers are all alike."""
+        group = LayerGroup(layers, heads, head_dim)
+        return cls((group,), tuple((0, layer) for layer in range(layers)), dtype, device)
+
     @property
     def token_bytes(self) -> int:
         """Bytes that one token takes in all layers, keys and values together."""
-        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+        return sum(group.token_elements for group in self.groups) * self.dtype.itemsize
 
     def bytes_of(self, tokens: int) -> int:
         """Bytes that a context of so many tokens takes."""
         return tokens * self.token_bytes + (self.state.reserved_bytes if self.state else 0)
 
-    def allocate(self, capacity: int) -> torch.Tensor:
-        """Return a tensor of zeros [layers, 2, heads, capacity, head_dim]."""
-        shape = (self.layers, 2, self.heads, capacity, self.head_dim)
+    def allocate(self, capacity: int) -> tuple[torch.Tensor, ...]:
+        """Return a tensor of zeros [layers, 2, heads, capacity, head_dim] for each group."""
         # Masked keys are multiplied by zero, which what lies about in memory may not survive.
-        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+        return tuple(
+            torch.zeros(
+                (group.layers, 2, group.heads, capacity, group.head_dim),
+                dtype=self.dtype,
+                device=self.device,
+            )
+            for group in self.groups
+        )
+
+    def block_shape(self, tokens: int) -> tuple[int, ...]:
+        """Return the shape of all layers' parts of some tokens in one tensor; they are dimension 3.
+
+        That is [layers, 2, heads, tokens, head_dim] where all layers are alike, otherwise
+        [1, 1, 1, tokens, what a token takes].
+        """
+        if len(self.groups) == 1:
+            [group] = self.groups
+            return group.layers, 2, group.heads, tokens, group.head_dim
+        return 1, 1, 1, tokens, sum(group.token_elements for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -85,7 +125,8 @@ class Context:
         self.shape = shape
         self.tokens: list[int] = []
         self.spans: tuple[MediaSpan, ...] = ()
-        self.store: torch.Tensor | None = None
+        # One tensor for each group of layers that are laid out alike; none before it has room.
+        self.stores: tuple[torch.Tensor, ...] = ()
         self.capacity = 0
         self.kept: Kept | None = None
         self.states = Checkpoints(shape.state) if shape.state is not None else None
@@ -114,17 +155,45 @@ class Context:
     def resize(self, capacity: int) -> None:
         """Grow to `capacity` tokens, keeping what is written."""
         grown = self.shape.allocate(capacity)
-        if self.store is not None and self.tokens:
-            grown[:, :, :, : self.length] = self.store[:, :, :, : self.length]
-        self.store, self.capacity = grown, capacity
+        if self.tokens:
+            for new, old in zip(grown, self.stores, strict=True):
+                new[:, :, :, : self.length] = old[:, :, :, : self.length]
+        self.stores, self.capacity = grown, capacity
         if self.states is not None:
             self.states.allocate()
+
+    def layer(self, layer: int) -> torch.Tensor:
+        """Return the keys and values that a layer of the model sees [2, heads, …, head_dim]."""
+        place = self.shape.places[layer]
+        assert place is not None, "asked only of layers that have keys and values"
+        return self.stores[place[0]][place[1]]
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Return what all layers hold of the tokens `[start, stop)`, shaped as a block."""
+        parts = [store[:, :, :, start:stop] for store in self.stores]
+        if len(parts) == 1:
+            return parts[0]
+        rows = [part.permute(3, 0, 1, 2, 4).reshape(stop - start, -1) for part in parts]
+        return torch.cat(rows, dim=1)[None, None, None]
+
+    def write(self, start: int, block: torch.Tensor) -> None:
+        """Put what `read` returned to the tokens from `start` on."""
+        stop = start + block.shape[3]
+        if len(self.stores) == 1:
+            self.stores[0][:, :, :, start:stop] = block
+            return
+        sizes = [group.token_elements for group in self.shape.groups]
+        rows = torch.split(block[0, 0, 0], sizes, dim=1)
+        for store, part in zip(self.stores, rows, strict=True):
+            layers, two, heads, _, width = store.shape
+            shaped = part.reshape(stop - start, layers, two, heads, width)
+            store[:, :, :, start:stop] = shaped.permute(1, 2, 3, 0, 4)
 
     def release(self) -> None:
         """Give the memory back; the session's next turn computes everything again."""
         self.tokens.clear()
         self.spans = ()
-        self.store, self.capacity = None, 0
+        self.stores, self.capacity = (), 0
         if self.states is not None:
             self.states.release()
         # What is computed again may differ in its last bits from what is stored.

@@ -14,15 +14,15 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from engine.config import UnsupportedModel
-from engine.kv.context import GRAIN, Context, KVShape
+from engine.kv.context import GRAIN, Context
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
+from engine.models.layers import kv_shape, refuse_unsupported
 from engine.models.layout import Features, Layout
 from engine.models.lean import Lean, is_plain
 from engine.models.linear import pack
-from engine.models.recurrent import PROVEN, RECURRENT, Passage, adopt, attending
-from engine.models.vision import place_vision, text_dtype
+from engine.models.recurrent import Passage
+from engine.models.vision import place_vision
 from engine.models.weights import home_of, is_whole, load_network
 
 ATTENTION = "consilium_segments"
@@ -31,10 +31,6 @@ ATTENTION = "consilium_segments"
 LINEAR_ROWS = 32
 KEY_ROWS = 32
 QUERY_ROWS = 8
-
-# Layers whose state is not a plain list of keys and values: a crop cannot undo them. What proven
-# families have of them goes back to a checkpoint.
-REFUSED_LAYERS = {RECURRENT, "mamba", "recurrent", "conv", "chunked_attention"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Backend:
         self.fingerprint = fingerprint(model, kind) if is_named else b""
         # Whether it tries; set to False when the check on this machine failed.
         self.is_deterministic = is_deterministic
-        _refuse_unsupported(model)
+        refuse_unsupported(model)
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         self.takes_pictures = takes_pictures(model.config)
@@ -83,20 +79,10 @@ class Backend:
             getattr(model.config, name) for name in names if hasattr(model.config, name)
         ]
         config = model.config.get_text_config(decoder=True)
-        head_dim = getattr(config, "head_dim", None)
         self.device = home_of(model)
         self.max_context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
-        # Where in a context the keys and values of a layer lie.
-        self._rows = {layer: row for row, layer in enumerate(attending(config))}
-        self.shape = KVShape(
-            layers=len(self._rows),
-            heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
-            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
-            dtype=text_dtype(model),
-            device=self.device,
-            state=adopt(model),
-        )
+        self.shape = kv_shape(model)
         # Takes the layers' weights with it.
         rows = LINEAR_ROWS if is_deterministic else None
         self._lean = Lean(model, _attend, rows) if is_lean else None
@@ -154,7 +140,7 @@ class Backend:
         wanted = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
         ids = torch.tensor([tokens], device=self.device)
         places = _side_by_side(positions).to(self.device)
-        step = _Step(segments, self.is_deterministic, self._rows)
+        step = _Step(segments, self.is_deterministic)
         logits: torch.Tensor
         if self._lean is not None:
             logits = self._lean(ids, places, wanted, step)
@@ -189,9 +175,8 @@ class Backend:
 class _Step:
     """What the attention layers of one step share: who owns which rows, and the masks."""
 
-    def __init__(self, segments: list[Segment], is_padded: bool, kv_rows: dict[int, int]) -> None:
+    def __init__(self, segments: list[Segment], is_padded: bool) -> None:
         self.is_padded = is_padded
-        self.kv_rows = kv_rows
         self.rows: list[tuple[int, int, Context]] = []
         self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
         start = 0
@@ -261,10 +246,10 @@ def _attend(
     attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)
     for start, end, context in consilium_step.rows:
-        assert context.store is not None, "a context gets its room before it is run"
+        assert context.stores, "a context gets its room before it is run"
         past = context.length
         total = past + end - start
-        keys, values = context.store[consilium_step.kv_rows[layer]]
+        keys, values = context.layer(layer)
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
         # Of a model over several devices a layer may compute on another one than the KV lies on.
@@ -351,21 +336,3 @@ def _encoded(pictures: list[Features]) -> dict[str, Any]:
 
 def _no_mask(*args: object, **kwargs: object) -> None:
     return None
-
-
-def _refuse_unsupported(model: PreTrainedModel) -> None:
-    config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    is_proven = config.model_type in PROVEN
-    if refused := (kinds & REFUSED_LAYERS) - ({RECURRENT} if is_proven else set()):
-        raise UnsupportedModel(
-            f"{config.model_type} has {', '.join(sorted(refused))} layers, which this engine "
-            "cannot roll back to what was delivered"
-        )
-    if not attending(config):
-        raise UnsupportedModel(f"{config.model_type} has no attention layers at all")
-    if getattr(config, "num_kv_shared_layers", 0):
-        raise UnsupportedModel(f"{config.model_type} shares KV between layers")
-    # A proven family may use the interface without saying so.
-    if not (is_proven or getattr(model, "_supports_attention_backend", False)):
-        raise UnsupportedModel(f"{config.model_type} does not use the attention interface")

@@ -22,6 +22,8 @@ class PackedLinear(nn.Module):
         # The layout serves any number of rows; 1 only says what to expect most.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 1)
         self._bias = linear.bias
+        # Empty: some vision towers ask a layer's weight for its dtype, and for nothing else.
+        self.weight = torch.empty(0, dtype=linear.weight.dtype)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return `rows` [..., in] as [..., out]."""

@@ -12,6 +12,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -119,6 +121,32 @@ def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
             )
         ),
     }
+    # Two kinds of layers of other widths; the last two read what the first two wrote, and each gets
+    # embeddings of its own ("E2B"); or keys that are values, too, and experts ("26B-A4B").
+    gemma = {
+        **shared,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 24,
+        "global_head_dim": 32,
+        "vocab_size_per_layer_input": vocabulary,
+        "final_logit_softcapping": 500.0,
+    }
+    kinds["gemma4"] = lambda: Gemma4ForCausalLM(
+        Gemma4TextConfig(**gemma, num_kv_shared_layers=2, hidden_size_per_layer_input=8)
+    )
+    kinds["gemma4_moe"] = lambda: Gemma4ForCausalLM(
+        Gemma4TextConfig(
+            **gemma,
+            hidden_size_per_layer_input=0,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+            enable_moe_block=True,
+            num_experts=4,
+            top_k_experts=2,
+            moe_intermediate_size=32,
+        )
+    )
     model = kinds[family]()
     with torch.no_grad():
         model.lm_head.weight.mul_(16)
@@ -131,7 +159,17 @@ def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
     return model.eval()
 
 
-FAMILIES = ["llama", "qwen3", "windowed", "recurrent", "llama lean", "qwen3 lean", "windowed lean"]
+FAMILIES = [
+    "llama",
+    "qwen3",
+    "windowed",
+    "recurrent",
+    "gemma4",
+    "gemma4_moe",
+    "llama lean",
+    "qwen3 lean",
+    "windowed lean",
+]
 
 
 @pytest.fixture(params=FAMILIES)

@@ -91,7 +91,7 @@ def context_of(engine, session="s"):
 
 def live_bits(engine):
     context = context_of(engine)
-    kv = context.store[:, :, :, : context.length].clone()
+    kv = context.stores[0][:, :, :, : context.length].clone()
     return list(context.tokens), kv, context.states.live.buffer.clone()
 
 

@@ -11,12 +11,21 @@ import torch
 
 from engine.kv.blocks import BLOCK, Memory, cut, cut_states
 from engine.kv.checkpoints import StateShape
-from engine.kv.context import Context, Kept, KVShape
+from engine.kv.context import Context, Kept, KVShape, LayerGroup
 from engine.kv.disk import open_unbuffered
 from engine.kv.files import Save
 from engine.kv.keys import Identity
 
-SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu"))
+SHAPE = KVShape.uniform(
+    layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu")
+)
+# Layers of two kinds, as a model whose windowed layers are narrower; the last one shares.
+MIXED = KVShape(
+    (LayerGroup(2, 2, 4), LayerGroup(1, 1, 8)),
+    ((0, 0), (1, 0), (0, 1), (1, 0)),
+    torch.bfloat16,
+    torch.device("cpu"),
+)
 WEIGHTS = Identity(b"weights-1", SHAPE)
 STATE = StateShape(
     layers=3,
@@ -52,8 +61,9 @@ def extend(context: Context, tokens: list[int]) -> None:
         if place in copies:
             copies[place].buffer.copy_(context.states.live.buffer)
         chance = torch.Generator().manual_seed(token * 1_000_003 + place)
-        bits = torch.randn(context.store[:, :, :, 0].shape, generator=chance)
-        context.store[:, :, :, place] = bits.to(context.shape.dtype)
+        for store in context.stores:
+            bits = torch.randn(store[:, :, :, 0].shape, generator=chance)
+            store[:, :, :, place] = bits.to(context.shape.dtype)
         if context.states is not None:
             live = context.states.live
             live.matrices.mul_(0.9).add_(torch.randn(live.matrices.shape, generator=chance))
@@ -72,7 +82,10 @@ def is_same(context: Context, other: Context) -> bool:
         context.states.live.buffer, other.states.live.buffer
     ):
         return False
-    return torch.equal(context.store[:, :, :, :length], other.store[:, :, :, :length])
+    return all(
+        torch.equal(one[:, :, :, :length], two[:, :, :, :length])
+        for one, two in zip(context.stores, other.stores, strict=True)
+    )
 
 
 def whole_save(context: Context, number: int, key: str = KEY, answers=None) -> Save:

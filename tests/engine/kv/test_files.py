@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engine.kv.blocks import BLOCK
+from engine.kv.context import KVShape
 from engine.kv.files import (
     HEAD_BYTES,
     Damaged,
@@ -130,7 +131,7 @@ def test_another_model_dtype_or_version_is_foreign(history, monkeypatch):
     content = history[0][0]
     for other in (
         Identity(b"weights-2", SHAPE),
-        Identity(b"weights-1", type(SHAPE)(2, 1, 4, torch.float16, SHAPE.device)),
+        Identity(b"weights-1", KVShape.uniform(2, 1, 4, torch.float16, SHAPE.device)),
     ):
         with pytest.raises(Foreign):
             read(content, identity=other)

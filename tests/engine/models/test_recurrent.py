@@ -113,7 +113,7 @@ def test_E79_after_a_crop_to_any_length_it_computes_as_if_the_rest_had_never_bee
 
 
 def test_only_attention_layers_take_keys_and_values(backend):
-    assert (backend.shape.layers, backend.shape.state.layers) == (1, 2)
+    assert (backend.shape.groups[0].layers, backend.shape.state.layers) == (1, 2)
     assert backend.shape.token_bytes == 2 * 2 * 16 * 4
 
 

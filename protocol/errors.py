@@ -71,6 +71,9 @@ class ErrorCode(StrEnum):
     CONTEXT_FULL = "context_full"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
+    # exports
+    EXPORT_FORMAT = "export_format"
+    EXPORT_IMPOSSIBLE = "export_impossible"
     INTERNAL = "internal"
 
 
@@ -158,6 +161,8 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.CONTEXT_FULL: Meaning("The question does not fit the model's context."),
     E.LANGUAGE_UNSUPPORTED: Meaning("The loaded model does not know this language."),
     E.ENGINE_LOST: Meaning("The engine's process ended while it worked on this.", retry=True),
+    E.EXPORT_FORMAT: Meaning("The export's `format` is not one of those that are listed."),
+    E.EXPORT_IMPOSSIBLE: Meaning("The room cannot be written in this format; it says why."),
     E.INTERNAL: Meaning("A fault of ours; the server's log has it by the connection's id."),
 }
 

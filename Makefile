@@ -43,7 +43,7 @@ $(WEB)/dist/index.html: $(WEB)/node_modules/.package-lock.json $(WEB_SOURCES)
 	@cd $(WEB) && npm run --silent build
 	@touch $@
 
-test-requirements: ## redis-server, Chromium and a Chinese font, through the system's package manager
+test-requirements: ## redis-server, Chromium, a Chinese font and DICOM checkers, through the system's package manager
 	@sh deploy/test-requirements.sh
 
 check: $(VENV)/installed-dev $(WEB)/node_modules/.package-lock.json ## format, lint, types, architecture, generated files; changes nothing

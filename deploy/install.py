@@ -65,7 +65,7 @@ def main() -> None:
         "torch (about 200 MB)": torch,
         "everything else (about 3 GB on disk with torch)": [
             "--editable",
-            f"{ROOT}[server,engine,redis]",
+            f"{ROOT}[server,engine,redis,export]",
         ],
     }
     for number, (name, wanted) in enumerate(steps.items(), start=1):

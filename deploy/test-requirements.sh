@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the tests need beside Python and Node: redis-server, Chromium, a font with Chinese letters.
+# What the tests need beside Python and Node: redis-server, Chromium, a font with Chinese letters,
+# and two that check DICOM files: dciodvfy (dicom3tools) and dsrdump (dcmtk).
 # Installs through the system's package manager where the user may; otherwise one clear line.
 set -eu
 
@@ -20,6 +21,8 @@ missing() {
     command -v redis-server >/dev/null || printf 'redis-server '
     chromium_there || printf 'chromium '
     font_there || printf 'fonts-noto-cjk '
+    command -v dciodvfy >/dev/null || printf 'dicom3tools '
+    command -v dsrdump >/dev/null || printf 'dcmtk '
 }
 
 wanted=$(missing)
@@ -38,6 +41,7 @@ if command -v apt-get >/dev/null; then
     fi
 elif command -v brew >/dev/null; then
     case "$wanted" in *redis-server*) brew install --quiet redis ;; esac
+    case "$wanted" in *dcmtk*) brew install --quiet dcmtk ;; esac
     case "$wanted" in *chromium*) brew install --quiet --cask google-chrome ;; esac
 fi
 

@@ -73,6 +73,9 @@ class ErrorCode(StrEnum):
     SCHEMA_UNSUPPORTED = "schema_unsupported"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
+    # exports
+    EXPORT_FORMAT = "export_format"
+    EXPORT_IMPOSSIBLE = "export_impossible"
     INTERNAL = "internal"
 
 
@@ -162,6 +165,8 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.SCHEMA_UNSUPPORTED: Meaning("The `json_schema` is none, or one that cannot be kept to."),
     E.LANGUAGE_UNSUPPORTED: Meaning("The loaded model does not know this language."),
     E.ENGINE_LOST: Meaning("The engine's process ended while it worked on this.", retry=True),
+    E.EXPORT_FORMAT: Meaning("The export's `format` is not one of those that are listed."),
+    E.EXPORT_IMPOSSIBLE: Meaning("The room cannot be written in this format; it says why."),
     E.INTERNAL: Meaning("A fault of ours; the server's log has it by the connection's id."),
 }
 

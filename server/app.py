@@ -30,6 +30,7 @@ from server.camera import Watching
 from server.config import Settings
 from server.connection import Connection
 from server.drain import Drain
+from server.exporting import Exporting
 from server.foresight import Foresight
 from server.health import EngineWatch, Health
 from server.hearing import Hearing
@@ -146,11 +147,15 @@ class Server:
         self._collector = HouseCollector(self.hub, turns, self._background, store.broker, numbers)
         registry.register(self._collector)
         pages = Pages(auth, self.hub, assets, store.records)
+        self.exporting = Exporting(
+            auth, self.hub, store.log, assets, self._disk, settings.folder, wall
+        )
         routes: list[BaseRoute] = [
             Route("/healthz", self._health.healthz),
             Route("/readyz", self._health.readyz),
             Route("/metrics", MetricsPage(registry, engine).show),
             *pages.routes(),
+            *self.exporting.routes(),
             WebSocketRoute("/v1/rooms/{room}", self._serve_socket),
             page_route(settings.web_client),
         ]

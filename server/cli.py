@@ -152,6 +152,35 @@ def ask(
 
 
 @app.command()
+def export(
+    room: Annotated[str, typer.Argument(help="The room.")],
+    form: Annotated[
+        str, typer.Option("--format", help="w3c, coco, dicom-sr, fhir, html or ndjson.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; standard output without it.")
+    ] = None,
+    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8760",
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the room token (or CONSILIUM_TOKEN).")
+    ] = None,
+) -> None:
+    """Write a room in a format that other programs read."""
+    from server.cli_export import ExportFailed, Wanted, fetch
+
+    if not ROOM.fullmatch(room):
+        _fail(f"{room!r} is no room: letters, digits and _ . : - only, 64 at most")
+    if out is None and sys.stdout.isatty() and form == "dicom-sr":
+        _fail("dicom-sr is binary: say where with --out FILE")
+    try:
+        size = fetch(Wanted(url, room, form, out, _read_token(token_file)))
+    except ExportFailed as failure:
+        _fail(str(failure))
+    if out is not None:
+        say.print(f"[green]✓[/] {out}: {size:,} bytes", markup=True)
+
+
+@app.command()
 def doctor() -> None:
     """Check what this machine has and say what to do about what is missing."""
     from server.cli_doctor import examine

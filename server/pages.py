@@ -28,15 +28,16 @@ _DICOM = "application/dicom"
 _KEYFRAME = "image/jpeg"
 _GRAY_FRAME = "application/vnd.consilium.frame"
 _CACHE = "private, max-age=31536000, immutable"
-_HEADERS = {
+HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Referrer-Policy": "no-referrer",
 }
-_UNKNOWN = {
+_STATUS = {
     ErrorCode.ASSET_UNKNOWN: 404,
     ErrorCode.ASSET_NOT_READY: 404,
     ErrorCode.TURN_UNKNOWN: 404,
+    ErrorCode.EXPORT_IMPOSSIBLE: 422,
 }
 
 
@@ -72,7 +73,7 @@ class Pages:
             if level is None:
                 raise Unknown("no such level (yet)", code=ErrorCode.ASSET_UNKNOWN)
         except ProtocolError as error:
-            return _refusal(error)
+            return refusal(error)
         etag = f'"{asset.sha256}-{number}"'
         place = self._assets.level(asset.asset, number)
         return _file(request, str(place), level.media_type, etag)
@@ -88,7 +89,7 @@ class Pages:
             if not await self._assets.is_there(place):
                 raise Unknown("the frame is not decoded yet", code=ErrorCode.ASSET_NOT_READY)
         except ProtocolError as error:
-            return _refusal(error)
+            return refusal(error)
         media_type = _KEYFRAME
         if asset.imaging is not None:
             media_type = "image/png" if asset.imaging.color else _GRAY_FRAME
@@ -102,7 +103,7 @@ class Pages:
                 raise Unknown("the asset is not committed", code=ErrorCode.ASSET_UNKNOWN)
             self._check_original(request, asset)
         except ProtocolError as error:
-            return _refusal(error)
+            return refusal(error)
         is_shown = asset.media_type in _SHOWN_TYPES
         media_type = asset.media_type if is_shown else "application/octet-stream"
         response = _file(
@@ -123,10 +124,10 @@ class Pages:
                 raise Unknown("no record of this turn", code=ErrorCode.TURN_UNKNOWN)
         except LogUnavailable:
             unavailable = OpRefused("not readable now", code=ErrorCode.UNAVAILABLE)
-            return _refusal(unavailable)
+            return refusal(unavailable)
         except ProtocolError as error:
-            return _refusal(error)
-        headers = {**_HEADERS, "Cache-Control": "no-store"}
+            return refusal(error)
+        headers = {**HEADERS, "Cache-Control": "no-store"}
         return Response(msgspec.json.encode(record), media_type="application/json", headers=headers)
 
     async def _asset(self, request: Request) -> AssetState:
@@ -166,14 +167,15 @@ def _has_frame(asset: AssetState, number: int) -> bool:
 
 
 def _file(request: Request, path: str, media_type: str, etag: str) -> Response:
-    headers = {**_HEADERS, "ETag": etag, "Cache-Control": _CACHE}
+    headers = {**HEADERS, "ETag": etag, "Cache-Control": _CACHE}
     known = request.headers.get("if-none-match", "")
     if etag in (each.strip() for each in known.split(",")):
         return Response(status_code=304, headers=headers)
     return FileResponse(path, media_type=media_type, headers=headers)
 
 
-def _refusal(error: ProtocolError) -> JSONResponse:
+def refusal(error: ProtocolError) -> JSONResponse:
+    """Answer with the code and the sentence, never with details."""
     match error:
         case Unauthenticated():
             status = 401
@@ -182,6 +184,6 @@ def _refusal(error: ProtocolError) -> JSONResponse:
         case OpRefused():
             status = 503
         case _:
-            status = _UNKNOWN.get(error.code, 400)
+            status = _STATUS.get(error.code, 400)
     body = {"code": error.code.value, "message": error.message}
-    return JSONResponse(body, status, headers={**_HEADERS, "Cache-Control": "no-store"})
+    return JSONResponse(body, status, headers={**HEADERS, "Cache-Control": "no-store"})

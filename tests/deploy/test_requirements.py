@@ -27,12 +27,12 @@ def test_what_is_missing_is_named_in_one_line_with_a_status(tmp_path):
     done = run(tmp_path)
     assert done.returncode != 0
     (line,) = done.stderr.strip().splitlines()
-    for package in ("redis-server", "chromium", "fonts-noto-cjk"):
+    for package in ("redis-server", "chromium", "fonts-noto-cjk", "dicom3tools", "dcmtk"):
         assert package in line
 
 
 def test_nothing_is_done_when_all_is_there(tmp_path):
-    for name in ("redis-server", "chromium"):
+    for name in ("redis-server", "chromium", "dciodvfy", "dsrdump"):
         (tmp_path / name).symlink_to("/bin/true")
     program(tmp_path / "uname", "echo Linux")
     program(tmp_path / "fc-list", "echo /fonts/noto.ttc")

@@ -58,6 +58,8 @@ export type ErrorCode =
   | "schema_unsupported"
   | "language_unsupported"
   | "engine_lost"
+  | "export_format"
+  | "export_impossible"
   | "internal";
 
 /** When each code is sent, whether the socket closes, whether to try again. */
@@ -110,6 +112,8 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   schema_unsupported: { when: "The `json_schema` is none, or one that cannot be kept to.", fatal: false, retry: false },
   language_unsupported: { when: "The loaded model does not know this language.", fatal: false, retry: false },
   engine_lost: { when: "The engine's process ended while it worked on this.", fatal: false, retry: true },
+  export_format: { when: "The export's `format` is not one of those that are listed.", fatal: false, retry: false },
+  export_impossible: { when: "The room cannot be written in this format; it says why.", fatal: false, retry: false },
   internal: { when: "A fault of ours; the server's log has it by the connection's id.", fatal: false, retry: false },
 };
 

@@ -108,8 +108,9 @@ class Scheduler:
         if self.is_background:
             room = min(room, BACKGROUND_WINDOW)
         for sequence, count in self._divide(prefilling, room):
-            whole = count == sequence.remaining
-            step.append(Slice(sequence, sequence.next_tokens(count), samples=whole))
+            count = sequence.whole(count)
+            is_last = count == sequence.remaining
+            step.append(Slice(sequence, sequence.next_tokens(count), samples=is_last))
         return step
 
     def late(self, now: float) -> list[Sequence]:

@@ -115,6 +115,13 @@ class Sequence:
         """Tokens that still have to be computed before the next one can be chosen."""
         return max(len(self.prompt_tokens) + len(self.made) - self.context.length, 0)
 
+    def whole(self, count: int) -> int:
+        """Return how many tokens to compute instead of `count`, so that no picture is cut.
+
+        That is `count` for models that read pictures from left to right.
+        """
+        return self.layout.whole(self.context.length, count)
+
     def next_tokens(self, count: int) -> list[int]:
         """Return the next `count` tokens that a step computes."""
         start, prompt = self.context.length, self.prompt_tokens

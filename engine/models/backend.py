@@ -32,6 +32,9 @@ LINEAR_ROWS = 32
 KEY_ROWS = 32
 QUERY_ROWS = 8
 
+# Runs of tokens that see each other, later ones too (`Layout.blocks`).
+Blocks = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -75,9 +78,8 @@ class Backend:
         names = (
             ("image_token_id", "video_token_id", "audio_token_id") if self.takes_pictures else ()
         )
-        self._unsaid = [
-            getattr(model.config, name) for name in names if hasattr(model.config, name)
-        ]
+        unsaid = [getattr(model.config, name, None) for name in names]
+        self._unsaid = [token for token in unsaid if token is not None]
         config = model.config.get_text_config(decoder=True)
         self.device = home_of(model)
         self.max_context: int = config.max_position_embeddings
@@ -147,7 +149,8 @@ class Backend:
         else:
             states = {}
             if self.shape.state is not None:
-                passage = Passage.of(step.rows, is_stepwise=self.is_deterministic)
+                rows_of = [(start, end, context) for start, end, context, _ in step.rows]
+                passage = Passage.of(rows_of, is_stepwise=self.is_deterministic)
                 states["consilium_states"] = passage
             output = self.model(
                 input_ids=ids,
@@ -177,26 +180,29 @@ class _Step:
 
     def __init__(self, segments: list[Segment], is_padded: bool) -> None:
         self.is_padded = is_padded
-        self.rows: list[tuple[int, int, Context]] = []
-        self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
+        self.rows: list[tuple[int, int, Context, Blocks]] = []
+        self._masks: dict[tuple[int, int, int | None, Blocks], torch.Tensor] = {}
         start = 0
         for segment in segments:
             end = start + len(segment.tokens)
-            self.rows.append((start, end, segment.context))
+            past = segment.context.length
+            blocks = segment.layout.blocks_of(past, past + end - start)
+            self.rows.append((start, end, segment.context, blocks))
             start = end
 
     def mask(
-        self, new: int, total: int, window: int | None, device: torch.device
+        self, new: int, total: int, window: int | None, blocks: Blocks, device: torch.device
     ) -> torch.Tensor | None:
         """Return which of `total` keys each of the last `new` queries sees; None: all of them."""
         windowed = window if window is not None and total > window else None
         if new == 1 and windowed is None:
             return None
-        key = (new, total, windowed)
+        key = (new, total, windowed, blocks)
         if key not in self._masks:
             query = torch.arange(total - new, total, device=device)[:, None]
             keys = torch.arange(total, device=device)[None, :]
             seen = keys <= query
+            _open(seen, blocks, total - new)
             if windowed is not None:
                 seen &= keys > query - windowed
             self._masks[key] = seen
@@ -209,20 +215,28 @@ class _Step:
         total: int,
         wide: int,
         window: int | None,
+        blocks: Blocks,
         device: torch.device,
     ) -> torch.Tensor:
         """Return the same for `rows` queries and `wide` keys, of which the last mean nothing."""
-        key = (new, total, -1 if window is None else -window - 2)
+        key = (new, total, -1 if window is None else -window - 2, blocks)
         if key not in self._masks:
             query = torch.arange(total - new, total - new + rows, device=device)[:, None]
             keys = torch.arange(wide, device=device)[None, :]
             # Of a query that is there only to fill up anything may come, but no division by zero.
             seen = keys <= query.clamp(max=total - 1)
+            _open(seen, blocks, total - new)
             if window is not None:
                 seen &= keys > query - window
                 seen[new:, 0] = True
             self._masks[key] = seen
         return self._masks[key]
+
+
+def _open(seen: torch.Tensor, blocks: Blocks, past: int) -> None:
+    """Let the tokens of a block see each other; `seen` begins at the query `past`."""
+    for first, stop in blocks:
+        seen[first - past : stop - past, first:stop] = True
 
 
 def _attend(
@@ -245,7 +259,7 @@ def _attend(
     layer: int = module.layer_idx  # type: ignore[assignment]
     attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)
-    for start, end, context in consilium_step.rows:
+    for start, end, context, blocks in consilium_step.rows:
         assert context.stores, "a context gets its room before it is run"
         past = context.length
         total = past + end - start
@@ -260,6 +274,8 @@ def _attend(
             total,
             consilium_step,
             sliding_window,
+            # In the full layers of Gemma 4 pictures are read from left to right, too.
+            blocks if sliding_window is not None else (),
             scaling,
         )
     return out.transpose(1, 2), None
@@ -272,6 +288,7 @@ def _attend_plain(
     total: int,
     step: _Step,
     window: int | None,
+    blocks: Blocks,
     scale: float | None,
 ) -> torch.Tensor:
     """Attend from [1, heads, rows, head_dim] over the first `total` of [kv heads, …, head_dim]."""
@@ -279,7 +296,7 @@ def _attend_plain(
         query,
         keys[None, :, :total],
         values[None, :, :total],
-        attn_mask=step.mask(query.shape[2], total, window, query.device),
+        attn_mask=step.mask(query.shape[2], total, window, blocks, query.device),
         scale=scale,
         enable_gqa=query.shape[1] != keys.shape[0],
     )
@@ -292,6 +309,7 @@ def _attend_padded(
     total: int,
     step: _Step,
     window: int | None,
+    blocks: Blocks,
     scale: float | None,
 ) -> torch.Tensor:
     """Do as `_attend_plain`, with sizes that are the same whatever stands beside a row.
@@ -306,7 +324,7 @@ def _attend_padded(
         F.pad(query, (0, 0, 0, padded - rows)),
         keys[None, :, :wide],
         values[None, :, :wide],
-        attn_mask=step.padded_mask(rows, padded, total, wide, window, query.device),
+        attn_mask=step.padded_mask(rows, padded, total, wide, window, blocks, query.device),
         scale=scale,
         enable_gqa=query.shape[1] != keys.shape[0],
     )

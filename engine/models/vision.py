@@ -10,7 +10,14 @@ from engine.config import UnsupportedModel
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # How families call the parts that make features of pixels.
-_NAMES = ("visual", "vision_model", "vision_tower", "connector", "multi_modal_projector")
+_NAMES = (
+    "visual",
+    "vision_model",
+    "vision_tower",
+    "connector",
+    "multi_modal_projector",
+    "embed_vision",
+)
 
 # Their own forward brings features to the precision of the vision part.
 _ONE_PRECISION = ("idefics3", "smolvlm")

@@ -24,7 +24,7 @@ from engine.policy import Pace
 from engine.prompt import Prompt
 from engine.prompter import Prompter
 from tests.engine.conftest import answer, question
-from tests.engine.test_pixels import Pair, load, picture
+from tests.engine.test_pixels import Pair, joined_pixels, load, picture
 from tests.support.tiny_vision import FAMILIES
 
 # `picture` is a fixture.
@@ -184,11 +184,8 @@ class Album:
         ids = torch.tensor([prompt.tokens])
         whole = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         parts = [self._pixels(self._paths[placed.picture.digest]) for placed in prompt.placed]
-        for name in ("pixel_values", "pixel_attention_mask", "image_grid_thw"):
-            if each := [part[name] for part in parts if name in part]:
-                by_batch = name != "image_grid_thw" and each[0].ndim > 2
-                whole[name] = torch.cat(each, dim=1 if by_batch else 0)
-        if "image_grid_thw" in whole:
+        whole |= joined_pixels(parts)
+        if any("mm_token_type_ids" in part for part in parts):
             whole["mm_token_type_ids"] = (ids == self._eyes.placeholder).int()
         return whole
 

@@ -230,9 +230,16 @@ def joined(parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         if any(name in part for part in parts):
             each = [part.get(name, torch.zeros_like(part["input_ids"])) for part in parts]
             whole[name] = torch.cat(each, dim=1)
-    for name in ("pixel_values", "pixel_attention_mask", "image_grid_thw"):
+    return whole | joined_pixels(parts)
+
+
+def joined_pixels(parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The pictures of several inputs, in their order."""
+    whole: dict[str, torch.Tensor] = {}
+    shapes = ("pixel_values", "pixel_attention_mask", "image_grid_thw", "image_position_ids")
+    for name in shapes:
         if each := [part[name] for part in parts if name in part]:
-            by_batch = name != "image_grid_thw" and each[0].ndim > 2
+            by_batch = each[0].ndim > 3
             whole[name] = torch.cat(each, dim=1 if by_batch else 0)
     return whole
 

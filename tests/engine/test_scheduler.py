@@ -4,6 +4,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 from engine.api import Message, Turn
+from engine.models.layout import Layout
 from engine.models.sampling import Sampling
 from engine.policy import BACKGROUND_WINDOW, Pace
 from engine.prompt import Prompt
@@ -199,6 +200,21 @@ def test_a_background_turn_stands_still_while_any_other_runs():
     assert [(s.sequence.turn.id, len(s.tokens)) for s in scheduler.schedule()] == [("text", 100)]
     scheduler.running = scheduler.running[:1]
     assert [len(s.tokens) for s in scheduler.schedule()] == [BACKGROUND_WINDOW]
+
+
+def test_E56_a_step_never_cuts_a_picture_whose_tokens_see_each_other():
+    scheduler = Scheduler(max_batch=1, max_step_tokens=16, pace=Pace(0.1))
+    sequence = with_prompt(waiting("a", kind="image"), 60)
+    sequence.layout = Layout(blocks=((10, 40), (42, 50)))
+    scheduler.running = [sequence]
+    computed, sampled = [], []
+    while sequence.context.length < 60:
+        [part] = scheduler.schedule()
+        sequence.context.length += len(part.tokens)
+        computed.append(sequence.context.length)
+        sampled.append(part.samples)
+    assert computed == [10, 40, 56, 60]
+    assert sampled == [False, False, False, True]
 
 
 def test_a_flood_of_picture_prompts_leaves_a_text_its_share_of_the_window():

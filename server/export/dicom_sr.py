@@ -128,8 +128,7 @@ def _report(case: c.Case, study: str, placed: Placed) -> Dataset:
         "sop_instance_uid": uid(case, "report", study, str(case.snapshot.seq)),
     }
     return hd.sr.ComprehensiveSR(
-        # A file may have been uploaded twice.
-        evidence=list({s.header.SOPInstanceUID: s.header for s, _ in placed}.values()),
+        evidence=[source.header for source, _ in placed],
         content=report,
         series_number=902,
         instance_number=1,

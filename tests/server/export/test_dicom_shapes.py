@@ -30,11 +30,11 @@ def test_a_mask_has_about_the_shape_s_area(name):
 
 
 def test_a_mask_is_the_pixels_whose_centres_are_inside():
-    box = Rectangle(x=2.6, y=1.4, width=3, height=2)
+    box = Rectangle(x=2.4, y=1.4, width=3, height=2)
     wanted = np.zeros((6, 8), bool)
-    wanted[1:3, 3:6] = True
+    wanted[1:3, 2:5] = True
     assert np.array_equal(mask(box, 8, 6), wanted)
-    points = (Point(2.6, 1.4), Point(5.6, 1.4), Point(5.6, 3.4), Point(2.6, 3.4))
+    points = (Point(2.4, 1.4), Point(5.4, 1.4), Point(5.4, 3.4), Point(2.4, 3.4))
     assert np.array_equal(mask(Polygon(points=points), 8, 6), wanted)
 
 

@@ -26,6 +26,7 @@ FORMATS: dict[str, Form] = {
     "coco": Form("coco", "application/json", "json"),
     "dicom-sr": Form("dicom_sr", "application/dicom", "dcm", extra="export"),
     "fhir": Form("fhir", "application/fhir+json", "fhir.json"),
+    "html": Form("html", "text/html; charset=utf-8", "html", extra="export"),
     NDJSON: Form("ndjson", "application/x-ndjson", "ndjson"),
 }
 _ZIP = b"PK\x03\x04"

@@ -73,7 +73,7 @@ def test_marks_are_drawn_in_the_picture_s_own_pixels(turned_photo):
     assert "a polyline" in page.words and "23" in page.words
 
 
-def test_whatever_anybody_says_stays_text():
+def test_whatever_anybody_says_stays_text(turned_photo):
     evil = "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
     who = Actor(id="p", name=evil, department=evil)
     asset = cases.photo(
@@ -93,8 +93,9 @@ def test_whatever_anybody_says_stays_text():
             replace(cases.comment(evil, Target(asset="photo"), "c2"), by=who),
         ),
         turns=(replace(cases.answered(evil), question=evil, by=who, model=evil),),
+        files={"photo": turned_photo},
     )
-    assert page.all("script") == [] and page.all("img") == []
+    assert page.all("script") == [] and [each["alt"] for each in page.all("img")] == [evil]
     assert page.words.count("alert(1)") >= 20
     for _, attributes in page.seen:
         assert not any(name.startswith("on") for name in attributes)
@@ -129,6 +130,7 @@ def test_values_words_and_answers_are_there():
     page = read(sheet, turns=(cases.answered(),), comments=(cases.comment("糖化血红蛋白"),))
     for words in ("Sodium", "128", "135-145", "↓ low", "1.5 s", "Look here.", "糖化血红蛋白"):
         assert words in page.words
+    assert "Mei <Li> (Radiology)" in page.words
     assert "What is <wrong>?" in page.words and "The sodium is low." in page.words
 
 

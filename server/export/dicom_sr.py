@@ -39,6 +39,8 @@ from server.export.dicom_seg import can_hold, segmentations
 from server.export.dicom_shapes import graphic
 from server.export.dicom_source import MAKER, Source, sources, uid
 
+# A mark takes 12 ms of the 120 s that a writer has, so these take half of them.
+MAX_MARKS = 5_000
 _SCHEME = "99CONSILIUM"
 _SEVERITY = CodedConcept("severity", _SCHEME, "Severity")
 _REVIEW = CodedConcept("review", _SCHEME, "Review status")
@@ -73,6 +75,8 @@ def _objects(case: c.Case) -> list[tuple[str, Dataset]]:
         placed = _placed(case)
         if not placed:
             raise c.NotExportable(_NOTHING)
+        if (count := sum(len(marks) for _, marks in placed)) > MAX_MARKS:
+            raise c.NotExportable(f"{count:,} marks are too many for DICOM: {MAX_MARKS:,} at most")
         objects: list[tuple[str, Dataset]] = []
         for number, (study, group) in enumerate(_by_study(placed).items(), 1):
             objects.append((f"sr-{number}", _report(case, study, group)))

@@ -221,3 +221,10 @@ def test_a_room_without_a_picture_says_so(assets):
     marks = tuple(cases.mark("m", cases.SHAPES["point"]) for _ in assets)
     with pytest.raises(NotExportable, match="no standing mark"):
         dicom_sr.write(cases.room(*assets, marks=marks))
+
+
+def test_more_marks_than_can_be_written_in_time_are_refused_at_once(make_dicom):
+    scan, files = make_dicom()
+    one = cases.mark("m", cases.SHAPES["point"], "scan")
+    with pytest.raises(NotExportable, match="5,001 marks are too many"):
+        dicom_sr.write(cases.room(scan, marks=(one,) * 5_001, files=files))

@@ -24,7 +24,9 @@ NDJSON = "ndjson"
 FORMATS: dict[str, Form] = {
     "w3c": Form("w3c", 'application/ld+json; profile="http://www.w3.org/ns/anno.jsonld"', "jsonld"),
     "coco": Form("coco", "application/json", "json"),
+    "dicom-sr": Form("dicom_sr", "application/dicom", "dcm", extra="export"),
     "fhir": Form("fhir", "application/fhir+json", "fhir.json"),
+    "html": Form("html", "text/html; charset=utf-8", "html", extra="export"),
     NDJSON: Form("ndjson", "application/x-ndjson", "ndjson"),
 }
 _ZIP = b"PK\x03\x04"

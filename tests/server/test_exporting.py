@@ -7,11 +7,14 @@ import json
 import time
 
 import httpx
+import numpy as np
 import pytest
 
 from engine import api
 from server import exporting
 from server.auth import Auth, make_token
+from tests.support import dicoms
+from tests.support.dicom_checks import unpacked
 from tests.support.scripted_engine import ScriptedEngine
 
 SECRET = "s" * 32
@@ -133,3 +136,64 @@ async def test_one_that_takes_too_long_is_ended_and_said_so(shown):
     shown.server.server.exporting.timeout_s = 0.01
     answer = await shown.get("coco")
     assert (answer.status_code, answer.json()["code"]) == (422, "export_impossible")
+
+
+@pytest.fixture
+async def medical(start):
+    """A server with one marked DICOM file that says whom it shows."""
+    engine = ScriptedEngine()
+    server = await start(engine)
+    mei = await server.join()
+    content = dicoms.content(dicoms.gray(np.zeros((60, 90), np.uint16)))
+    asset = (await mei.upload(content, name="scan.dcm"))["asset"]
+    look = engine.look(asset)
+    look.put_nowait(
+        api.Detected(
+            media=asset,
+            media_type="application/dicom",
+            width=90,
+            height=60,
+            imaging=api.Imaging(modality="CT"),
+        )
+    )
+    look.put_nowait(api.Completed(media=asset))
+    await mei.hear("asset.read")
+    shape = {"type": "rectangle", "x": 1.5, "y": 2.25, "width": 30, "height": 4}
+    mark = {"id": "m1", "target": {"asset": asset}, "shape": shape, "label": "here"}
+    await mei.op("o1", type="annotation.put", annotation=mark)
+    async with httpx.AsyncClient(base_url=server.base, timeout=60) as http:
+        yield Shown(server, mei, asset, http)
+
+
+@pytest.mark.parametrize("role", ["member", "observer", "auditor", "camera", "chair"])
+async def test_identities_in_dicom_go_to_the_chair_alone(medical, role):
+    answer = await medical.get("dicom-sr", ticket=ticket_of(medical, role))
+    assert answer.headers["content-type"] == "application/zip", answer.text
+    objects = unpacked(answer.content)
+    told = "".join(repr(each) for each in objects.values())
+    for value in ("Zweistein", "MRN-77120934", dicoms.IDENTITIES["StudyInstanceUID"]):
+        assert (value in told) is (role == "chair"), value
+
+
+@pytest.mark.parametrize("form", ["w3c", "coco", "fhir", "html", "ndjson"])
+async def test_no_other_format_has_identities_even_for_the_chair(medical, form):
+    answer = await medical.get(form, ticket=ticket_of(medical, "chair"))
+    assert answer.status_code == 200
+    for value in ("Zweistein", "MRN-77120934", dicoms.IDENTITIES["StudyInstanceUID"]):
+        assert value not in answer.text
+
+
+async def test_a_room_that_a_format_cannot_hold_is_told_why(shown):
+    """The mark is there, but nobody has made a picture of the asset."""
+    answer = await shown.get("dicom-sr")
+    assert (answer.status_code, answer.json()["code"]) == (422, "export_impossible")
+    assert "no standing mark" in answer.json()["message"]
+
+
+async def test_a_fault_of_the_writer_is_a_refusal_without_details(medical):
+    (original,) = (medical.server.settings.folder / "assets").glob("*/*")
+    original.write_bytes(b"no DICOM file any more")
+    answer = await medical.get("dicom-sr")
+    assert (answer.status_code, answer.json()["code"]) == (422, "export_impossible")
+    assert answer.json()["message"] == "the room could not be written in this format"
+    assert (await medical.get("w3c")).status_code == 200

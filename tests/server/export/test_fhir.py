@@ -138,7 +138,8 @@ def test_empty_words_make_no_empty_elements():
         comments=(cases.comment(" "),),
         turns=(cases.answered(""), replace(cases.answered("x"), question="", turn="t2")),
     )
-    assert len(resources(case, "Observation")) == 3
+    mark, said, answer = resources(case, "Observation")
+    assert mark.valueString is None and said.valueString is None and answer.valueString == "x"
 
 
 def test_the_narrative_is_escaped_and_the_same_room_gives_the_same_names():

@@ -22,7 +22,16 @@ from typing import Any
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.api import Completed, Media, Message, Turn, TurnCancelled, TurnDelta, TurnKind
+from engine.api import (
+    Completed,
+    Media,
+    Message,
+    Turn,
+    TurnCancelled,
+    TurnDelta,
+    TurnFailed,
+    TurnKind,
+)
 from engine.config import EngineConfig
 from engine.embedded import pull
 from engine.engine import LocalEngine
@@ -35,13 +44,17 @@ _numbers = itertools.count()
 
 
 def words(count: int) -> str:
-    """Return so many words, no two calls alike."""
-    number = next(_numbers)
-    return " ".join(f"glucose{(number * 131 + index * 17) % 997}" for index in range(count))
+    """Return so many English words, no two calls alike."""
+    first = next(_numbers)
+    sentences = (
+        f"The value of row {first + index} was {(first * 7 + index) % 90}, not known to be high."
+        for index in range(count // 16 + 1)
+    )
+    return " ".join(" ".join(sentences).split()[:count])
 
 
 def turn(length: int, answer: int, kind: TurnKind = "text") -> Turn:
-    """Return a question of about `3 * length` tokens in a session of its own."""
+    """Return a question of a few more than `length` tokens in a session of its own."""
     name = f"b{next(_numbers)}"
     messages = (Message(role="user", text=f"Tell a long story about {words(length)}"),)
     return Turn(
@@ -87,7 +100,7 @@ async def cancels(engine: LocalEngine, rounds: int) -> list[float]:
     """Return how long cancelled prompts and answers take to end."""
     waits = []
     for number in range(rounds):
-        asked = turn(300, 200)
+        asked = turn(800, 200)
         stream = engine.submit(asked)
         await anext(stream)
         await asyncio.sleep(0.05 * (number % 10))
@@ -105,15 +118,16 @@ async def cancels(engine: LocalEngine, rounds: int) -> list[float]:
 async def turns_for_ever(engine: LocalEngine, length: int, answer: int, kind: TurnKind) -> None:
     """Ask one question after the other."""
     while True:
-        async for _ in engine.submit(turn(length, answer, kind)):
-            pass
+        async for event in engine.submit(turn(length, answer, kind)):
+            # One that is refused at once would leave nobody else a turn of this event loop.
+            assert not isinstance(event, TurnFailed), event
 
 
 async def prompts_now_and_then(engine: LocalEngine) -> None:
     """Let a prompt of about 1,000 tokens come every other second."""
     while True:
         await asyncio.sleep(2)
-        async for _ in engine.submit(turn(330, 1)):
+        async for _ in engine.submit(turn(800, 1)):
             pass
 
 
@@ -178,7 +192,7 @@ async def measure(engine: LocalEngine, folder: Path, rounds: int) -> None:
             pictures_for_ever(engine, folder, paths) for _ in range(2)
         ],
         "turns about pictures, 8 at once": lambda: [
-            turns_for_ever(engine, 200, 40, "image") for _ in range(8)
+            turns_for_ever(engine, 500, 40, "image") for _ in range(8)
         ],
         "an answer that nobody asked for": lambda: [turns_for_ever(engine, 20, 400, "background")],
     }

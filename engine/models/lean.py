@@ -1,8 +1,8 @@
 """Plain decoders (Llama, Qwen3) without what their own forward does around the arithmetic.
 
 The same operations on the same weights, with less between them: q, k and v are one product, gate
-and up another, and nothing is asked of a configuration in a step. A step of one stream is mostly
-such overhead: on two cores it takes a third less time.
+and up another, and nothing is asked of a configuration in a step. On two cores a step of one stream
+takes a ninth less time, one of 32 streams a twentieth.
 """
 
 from __future__ import annotations

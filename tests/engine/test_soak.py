@@ -25,7 +25,7 @@ async def turns(engine, numbers, chance: random.Random) -> int:
     cut = 0
     for number in numbers:
         asked = question(
-            "Is it high? " * chance.randint(1, 12),
+            f"Is {number} high? " * chance.randint(1, 12),
             f"t{number}",
             f"s{chance.randrange(40)}",
             max_new_tokens=chance.randint(1, 40),

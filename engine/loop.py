@@ -340,7 +340,9 @@ class Loop:
     def _write(self, sequence: Sequence, session: Session) -> Prompt | None:
         """Make the prompt; None when that failed and the turn has ended."""
         try:
-            return self._prompter.write(sequence, session)
+            prompt = self._prompter.write(sequence, session)
+            sequence.layout = self._prompter.layout(prompt)
+            return prompt
         except PromptTooLong:
             self._fail(
                 sequence,
@@ -362,7 +364,6 @@ class Loop:
         if sequence.answer is not None:
             self._counters["tokens_resumed"] += known
             return
-        sequence.layout = self._prompter.layout(prompt)
         sequence.cached_tokens = known
         sequence.started_at = time.monotonic()
         sequence.answer = self._answer_of(sequence, prompt)

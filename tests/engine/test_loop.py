@@ -19,6 +19,7 @@ from engine.api import (
 from engine.config import EngineConfig
 from engine.loop import Loop
 from engine.policy import Pace
+from engine.prompter import Prompter
 
 
 def ask(text, turn, session):
@@ -184,3 +185,15 @@ async def test_E48_every_byte_that_is_kept_is_told_beside_its_budget(tiny, make_
     assert 0 < gauges["kv_bytes"] <= gauges["kv_budget_bytes"] == 1 << 20
     assert 0 < gauges["kv_ram_bytes"] <= gauges["kv_ram_budget_bytes"] == 1 << 19
     assert 0 < gauges["answer_cache_bytes"] <= 1 << 10
+
+
+async def test_a_prompt_that_cannot_be_laid_out_fails_alone(tiny, make_engine, monkeypatch):
+    def refuse(self, prompt):
+        raise ValueError("no positions for this")
+
+    async with make_engine(tiny) as engine:
+        with monkeypatch.context() as broken:
+            broken.setattr(Prompter, "layout", refuse)
+            failed = (await events_of(engine, ask("A?", "t1", "s1")))[-1]
+        assert isinstance(failed, TurnFailed) and failed.code is EngineCode.INTERNAL
+        assert isinstance((await events_of(engine, ask("A?", "t2", "s1")))[-1], TurnDone)

@@ -57,21 +57,26 @@ class Foresight:
             self._background.spawn(self._run(room), f"look ahead {room}")
 
     async def _run(self, room: str) -> None:
-        changed = self._changed[room]
-        hosted = await self._hub.enter(room)
+        # A room that cannot be entered now is looked ahead for when something new comes in it.
         try:
-            is_quiet = False
-            while not is_quiet:
-                changed.clear()
-                try:
-                    async with asyncio.timeout(self._quiet_s):
-                        await changed.wait()
-                except TimeoutError:
-                    await self._prepare(hosted)
-                    is_quiet = not changed.is_set()
+            hosted = await self._hub.enter(room)
+            try:
+                await self._until_quiet(hosted, self._changed[room])
+            finally:
+                self._hub.leave(hosted)
         finally:
             del self._changed[room]
-            self._hub.leave(hosted)
+
+    async def _until_quiet(self, hosted: Hosted, changed: asyncio.Event) -> None:
+        is_quiet = False
+        while not is_quiet:
+            changed.clear()
+            try:
+                async with asyncio.timeout(self._quiet_s):
+                    await changed.wait()
+            except TimeoutError:
+                await self._prepare(hosted)
+                is_quiet = not changed.is_set()
 
     async def _prepare(self, hosted: Hosted) -> None:
         for question in self._questions or (ANY_QUESTION,):

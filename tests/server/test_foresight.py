@@ -8,6 +8,7 @@ import pytest
 
 from engine import api
 from server import foresight
+from server.background import Background
 from server.config import BadSettings, Settings
 from tests.support.scripted_engine import ScriptedEngine
 
@@ -129,3 +130,19 @@ async def test_it_can_be_turned_off(start, engine):
 def test_a_file_of_questions_that_cannot_be_read_says_so(tmp_path):
     with pytest.raises(BadSettings, match="FREQUENT_QUESTIONS_FILE"):
         Settings(frequent_questions_file=tmp_path / "none").frequent_questions()
+
+
+async def test_a_room_that_could_not_be_entered_is_looked_ahead_for_later():
+    class Closed:
+        entered = 0
+
+        async def enter(self, room):
+            self.entered += 1
+            raise OSError("the log is away")
+
+    hub, background = Closed(), Background()
+    ahead = foresight.Foresight(None, hub, None, background, questions=(), max_new_tokens=1)
+    for _ in range(2):
+        ahead.look_ahead("ward-7")
+        await asyncio.sleep(0.05)
+    assert hub.entered == 2

@@ -30,6 +30,9 @@ from engine.embedded import pull
 from engine.engine import LocalEngine
 from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
+from engine.prompt import Prompt
+from engine.prompter import Prompter
+from engine.sequence import Sequence, Session
 from engine.settings import default_models_cache
 
 CHAT_TEMPLATE = (
@@ -189,6 +192,21 @@ def tiny(tokenizer: PreTrainedTokenizerFast) -> LoadedModel:
     """One tiny Llama inside the engine."""
     backend = Backend(tiny_model("llama", len(tokenizer)))
     return LoadedModel.assemble("tiny", backend, tokenizer, None)
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """The tokens of every prompt, by turn."""
+    written: dict[str, list[int]] = {}
+    write = Prompter.write
+
+    def spy(self: Prompter, sequence: Sequence, session: Session) -> Prompt:
+        prompt = write(self, sequence, session)
+        written[sequence.turn.id] = prompt.tokens
+        return prompt
+
+    monkeypatch.setattr(Prompter, "write", spy)
+    return written
 
 
 @pytest.fixture

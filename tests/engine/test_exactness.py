@@ -36,21 +36,6 @@ SESSIONS = 8
 QUESTIONS = ["Is it high?", "Which values are high? Sodium is low.", "糖化血红蛋白 偏高 🎉", "Why?"]
 
 
-@pytest.fixture
-def prompts(monkeypatch) -> dict[str, list[int]]:
-    """The tokens of every prompt, by turn."""
-    written: dict[str, list[int]] = {}
-    write = Prompter.write
-
-    def spy(self, sequence, session):
-        prompt = write(self, sequence, session)
-        written[sequence.turn.id] = prompt.tokens
-        return prompt
-
-    monkeypatch.setattr(Prompter, "write", spy)
-    return written
-
-
 async def talk(engine, session: int, chance: random.Random, done: dict[str, TurnDone]) -> list:
     """Ask four turns of one conversation, each when it wants to, of any kind, some cut short."""
     messages: list[Message] = []

@@ -13,7 +13,6 @@ from engine.kv.checkpoints import QUESTION_TOKENS
 from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
 from engine.policy import Pace
-from engine.prompter import Prompter
 from tests.engine.conftest import answer, question, tiny_model
 
 MADE = 16
@@ -29,21 +28,6 @@ def summing(tokenizer) -> LoadedModel:
 @pytest.fixture
 def reference(tokenizer):
     return tiny_model("recurrent", len(tokenizer))
-
-
-@pytest.fixture
-def prompts(monkeypatch) -> dict[str, list[int]]:
-    """The tokens of every prompt, by turn."""
-    written: dict[str, list[int]] = {}
-    write = Prompter.write
-
-    def spy(self, sequence, session):
-        prompt = write(self, sequence, session)
-        written[sequence.turn.id] = prompt.tokens
-        return prompt
-
-    monkeypatch.setattr(Prompter, "write", spy)
-    return written
 
 
 @pytest.fixture

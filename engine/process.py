@@ -189,14 +189,20 @@ async def _load(settings: EngineSettings) -> LocalEngine:
         if not (folder / MANIFEST).is_file():
             raise FileNotFoundError(f"{model} is not there yet: run `consilium models pull`")
         model = str(folder)
+    elif model.lower().endswith(".gguf"):
+        say(wire.Stage("conversion"))
 
     # Only now, because this loads torch.
     from engine.engine import LocalEngine
+    from engine.models.weights import folder_of
 
     config = EngineConfig(
-        model=model,
+        model=await asyncio.to_thread(folder_of, model, Path(settings.models_cache)),
         dtype=settings.dtype,
         device=settings.device,
+        device_bytes=settings.device_bytes,
+        vision_device=settings.vision_device,
+        vision_dtype=settings.vision_dtype,
         deterministic=settings.deterministic,
         threads=settings.threads,
         max_batch=settings.max_batch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models.layout import Layout
+from engine.models.layout import Layout, runs
 from engine.models.loaded import LoadedModel
 from engine.prompt import Prompt
 from engine.sequence import Sequence, Session
@@ -39,4 +39,5 @@ class Prompter:
             return Layout()
         pictures = [placed.picture for placed in prompt.placed]
         positions, delta = self._model.eyes.positions(prompt.tokens, pictures)
-        return Layout(prompt.placed, positions, delta)
+        blocks = runs(prompt.placed) if self._model.eyes.sees_whole else ()
+        return Layout(prompt.placed, positions, delta, blocks)

@@ -8,10 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 
+import torch
+
 from engine.api import Turn, TurnEvent
 from engine.kv.context import Context
+from engine.models.guide import Guide
 from engine.models.layout import Layout, Picture
-from engine.models.sampling import Sampling
+from engine.models.sampling import Sampling, choose, penalise
 from engine.prompt import Prompt
 from engine.text.answer import AnswerText
 
@@ -20,7 +23,7 @@ MAX_ANSWERS = 256
 
 
 class State(Enum):
-    """Where a turn is; it only moves downwards."""
+    """Where a turn is; it moves downwards, but for one that is preempted: that waits again."""
 
     WAITING = "waiting"
     PREFILL = "prefill"
@@ -54,6 +57,7 @@ class Sequence:
     emit: Callable[[TurnEvent], None]
     submitted_at: float
     sampling: Sampling
+    guide: Guide | None = None
     state: State = State.WAITING
     is_cancelled: bool = False
     session: Session | None = None
@@ -67,7 +71,9 @@ class Sequence:
     answer: AnswerText | None = None
     cached_tokens: int = 0
     made: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
     bypassed: int = 0
+    preemptions: int = 0
     started_at: float = 0.0
     first_token_at: float = 0.0
     shown_at: float = 0.0
@@ -95,13 +101,40 @@ class Sequence:
         return self.prompt.tokens
 
     @property
-    def remaining_prompt(self) -> int:
-        """Prompt tokens that still have to be computed."""
-        return max(len(self.prompt_tokens) - self.context.length, 0)
+    def is_preempted(self) -> bool:
+        """Whether it had begun and waits to go on."""
+        return self.state is State.WAITING and self.answer is not None
+
+    @property
+    def written(self) -> list[int]:
+        """All tokens of prompt and answer so far; the last one's keys and values are missing."""
+        return self.prompt_tokens + self.made
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that still have to be computed before the next one can be chosen."""
+        return max(len(self.prompt_tokens) + len(self.made) - self.context.length, 0)
+
+    def whole(self, count: int) -> int:
+        """Return how many tokens to compute instead of `count`, so that no picture is cut.
+
+        That is `count` for models that read pictures from left to right.
+        """
+        return self.layout.whole(self.context.length, count)
 
     def next_tokens(self, count: int) -> list[int]:
-        """Return the tokens the next step computes: `count` of the prompt or the last one made."""
-        if self.state is State.DECODE:
-            return self.made[-1:]
-        start = self.context.length
-        return self.prompt_tokens[start : start + count]
+        """Return the next `count` tokens that a step computes."""
+        start, prompt = self.context.length, self.prompt_tokens
+        if start >= len(prompt):
+            start -= len(prompt)
+            return self.made[start : start + count]
+        return [*prompt[start : start + count], *self.made[: max(start + count - len(prompt), 0)]]
+
+
+def next_token(sequence: Sequence, logits: torch.Tensor) -> int:
+    """Pick a sequence's next token from `logits` [vocabulary], as its turn wants it."""
+    if sequence.sampling.is_penalising:
+        logits = penalise(logits, sequence.sampling, sequence.prompt_tokens, sequence.made)
+    if sequence.guide is not None:
+        logits = sequence.guide.allow(logits)
+    return choose(logits, sequence.sampling, sequence.context.length)

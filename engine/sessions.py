@@ -13,9 +13,7 @@ from engine.kv.context import Budget, Context, MediaSpan, common_prefix, whole_s
 from engine.kv.keys import Identity
 from engine.kv.store import Store
 from engine.models.backend import Backend
-from engine.prompt import Prompt
-from engine.scheduler import Slice
-from engine.sequence import Sequence, Session, State
+from engine.sequence import Sequence, Session
 
 # A disk that hangs costs a turn this long; then what it holds is computed again.
 READ_DEADLINE_S = 2.0
@@ -33,7 +31,10 @@ class Sessions:
         self._store = Store(
             Identity(backend.fingerprint, backend.shape),
             ram_bytes=config.kv_ram_bytes,
-            folder=Path(config.kv_folder) if config.kv_folder and config.keeps_on_disk else None,
+            # Without a name for the model nothing could be told from another one's.
+            folder=Path(config.kv_folder)
+            if config.kv_folder and config.keeps_on_disk and backend.fingerprint
+            else None,
             disk_bytes=config.kv_disk_bytes,
             floor_bytes=config.kv_disk_floor_bytes,
         )
@@ -99,18 +100,20 @@ class Sessions:
         """Make room for a session's next turn; False when busy ones hold it all."""
         return self._budget.reserve(session.key, session.context, tokens)
 
-    def begin(self, session: Session, prompt: Prompt) -> int:
-        """Make a reserved context hold what is known of the prompt; return how many tokens."""
+    def begin(self, session: Session, tokens: list[int], spans: tuple[MediaSpan, ...]) -> int:
+        """Make a reserved context hold what is known of `tokens`; return how many of them."""
         context = session.context
-        spans = tuple(placed.span for placed in prompt.placed)
+        known = 0
         if not context.length and (memory := self._store.peek(session.key)) is not None:
-            known = _known(memory.token_ids(), memory.media(), prompt, spans)
+            known = _known(memory.token_ids(), memory.media(), tokens, spans)
             self._store.restore(session.key, context, known)
-        known = _known(context.tokens, context.spans, prompt, spans)
+        known = max(known, _known(context.tokens, context.spans, tokens, spans))
         context.crop(known)
         context.spans = spans
+        if context.states is not None:
+            context.states.mark_prompt(known, len(tokens))
         session.is_busy = True
-        return known
+        return context.length
 
     def settle(self, session: Session) -> None:
         """Let go of a session whose turn has ended, and keep what it added."""
@@ -121,10 +124,26 @@ class Sessions:
         else:
             self._store.keep(session.key, session.context, session.answers)
 
-    def note(self, step: list[Slice], seconds: float) -> None:
-        """Learn from a step what computing a prompt costs."""
-        if all(part.sequence.state is State.PREFILL for part in step):
-            self._store.costs.note_computed(sum(len(part.tokens) for part in step), seconds)
+    def preempt(self, sequence: Sequence) -> bool:
+        """Take a running turn's memory away, its bits kept in RAM; False when they have no room."""
+        session = sequence.session
+        assert session is not None, "only what runs can be preempted"
+        if not self._store.hold(session.key, session.context, session.answers):
+            return False
+        sequence.is_wanting = True
+        self._budget.forget(session.key)
+        return True
+
+    def leave(self, session: Session) -> None:
+        """Let go of a session whose turn ended while it was preempted."""
+        session.is_busy = False
+        if session.is_dropped:
+            self._store.forget(session.key)
+            self._forget(session)
+
+    def note_computed(self, tokens: int, seconds: float) -> None:
+        """Learn from a step of nothing but prompt what computing costs."""
+        self._store.costs.note_computed(tokens, seconds)
 
     # -- asked for by name ----------------------------------------------------------------------
 
@@ -191,8 +210,11 @@ def _name(key: str) -> str:
 
 
 def _known(
-    tokens: list[int], media: tuple[MediaSpan, ...], prompt: Prompt, spans: tuple[MediaSpan, ...]
+    tokens: list[int],
+    media: tuple[MediaSpan, ...],
+    wanted: list[int],
+    spans: tuple[MediaSpan, ...],
 ) -> int:
-    # The last token is always computed: its logits choose the first of the answer.
-    known = min(common_prefix(tokens, prompt.tokens), len(prompt.tokens) - 1)
+    # The last token is always computed: its logits choose the next one.
+    known = min(common_prefix(tokens, wanted), len(wanted) - 1)
     return whole_spans(known, media, spans)

@@ -20,8 +20,11 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     models_cache: str
     model: str = "smollm2-135m"
     speech_model: str = "whisper-tiny-en"
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
     device: str = "cpu"
+    device_bytes: dict[str, int] = {}
+    vision_device: str = ""
+    vision_dtype: Literal["", "bf16", "fp16", "fp32"] = ""
     deterministic: bool = False
     threads: int = 2
     max_batch: int = 32

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from engine.api import Turn
 from engine.models.layout import Picture
 
@@ -25,6 +27,14 @@ class Looks(Protocol):
     def look(self, path: str) -> Picture:
         """Raise whatever a broken file makes a decoder raise."""
         ...
+
+
+def by_kind(turn: Turn) -> Turn:
+    """Return a turn of text as one of pictures or video when its question brings such."""
+    brought = [seen for seen in turn.messages[-1].seen if seen.pictures]
+    if turn.kind != "text" or not brought:
+        return turn
+    return replace(turn, kind="video" if any(seen.duration_s for seen in brought) else "image")
 
 
 class Sight:

@@ -29,11 +29,12 @@ from protocol import consultation, joining
 from protocol import messages as ms
 from protocol.base import HELLO_TIMEOUT_S, SUBPROTOCOL, ClientMessage, ServerMessage
 from protocol.codec import encode
-from protocol.consultation import Consultation, Reader, Surroundings, Token
+from protocol.consultation import Consultation, Token
 from protocol.errors import BadMessage, CloseCode, ErrorCode
 from protocol.joining import Disconnected, Refused
 from protocol.outflow import Outflow
 from protocol.session import ClientSession, Resync
+from protocol.surroundings import Reader, Surroundings
 from protocol.uploading import GreetedSocket, Progress, SocketLost, Uploads
 
 CLIENT_NAME = "consilium-python/0.1"

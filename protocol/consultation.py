@@ -7,8 +7,7 @@ matter of the `Link` below it, which `client` implements.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -19,18 +18,18 @@ from protocol.codec import decode_client, encode
 from protocol.errors import BadMessage, ErrorCode
 from protocol.events import Event
 from protocol.filming import Camera
-from protocol.joining import AnswerFailed, Disconnected, FellBehind
+from protocol.joining import AnswerFailed
 from protocol.outflow import Kind, Outflow
 from protocol.recording import Microphone
 from protocol.room import RoomState
 from protocol.session import ClientSession
 from protocol.shapes import Annotation, Shape, Target
 from protocol.state import Person, TurnState
+from protocol.surroundings import Surroundings
 from protocol.uploading import GreetedSocket, Progress, Uploads
 
 Severity = Literal["note", "warning", "critical"]
 Token = str | Callable[[], Awaitable[str]] | None
-MAX_WAITING_EVENTS = 10_000
 
 
 class Link(Protocol):
@@ -196,8 +195,14 @@ class Consultation:
         *,
         max_tokens: int | None = None,
         interrupts: str | None = None,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float = 0.0,
+        seed: int = 0,
     ) -> TurnHandle:
-        """Put a question to the model; raises as `do`. Returns when the question is taken."""
+        """Put a question to the model; raises as `do`. Returns when the question is taken.
+
+        With `json_schema` the answer's text is JSON of that schema.
+        """
         turn = self._link.new_id()
         question = ms.Ask(
             turn=turn,
@@ -205,6 +210,9 @@ class Consultation:
             assets=tuple(assets),
             max_tokens=max_tokens,
             interrupts=interrupts,
+            json_schema=None if json_schema is None else json.dumps(json_schema),
+            temperature=temperature,
+            seed=seed,
         )
         await self._link.act(turn, question)
         return TurnHandle(self, turn)
@@ -340,60 +348,3 @@ class TurnHandle:
 
     def _has_news(self, given: int) -> bool:
         return self._ended or (self.state is not None and len(self.state.text) > given)
-
-
-class Surroundings:
-    """What passes and is in no log: who is here, and how pictures are fetched now."""
-
-    def __init__(self) -> None:
-        self.people: dict[str, Person] = {}
-        self.media = ms.MediaAccess(base="", ticket="", expires_at=0)
-
-    def take(self, message: ServerMessage) -> None:
-        """Keep what a message changes."""
-        match message:
-            case ms.Welcome():
-                self.people = {person.participant: person for person in message.people}
-                self.media = message.media
-            case ms.Access():
-                self.media = message.media
-            case ms.PresenceState():
-                self.people[message.person.participant] = message.person
-            case ms.PresenceGone():
-                self.people.pop(message.participant, None)
-            case _:
-                pass
-
-
-class Reader:
-    """One listener's events. At the limit it is cut off; the room's state is whole anyway."""
-
-    def __init__(
-        self,
-        until: Callable[[Callable[[], bool]], Awaitable[None]],
-        kinds: tuple[type[ServerMessage], ...],
-    ) -> None:
-        self._until = until
-        self._kinds = kinds
-        self._waiting: deque[ServerMessage] = deque()
-        self._behind = False
-
-    def offer(self, message: ServerMessage) -> None:
-        """Keep a message for the listener, if it is of the kinds that it asked for."""
-        if isinstance(message, self._kinds) and not self._behind:
-            self._behind = len(self._waiting) >= MAX_WAITING_EVENTS
-            self._waiting.append(message)
-
-    def __aiter__(self) -> Reader:
-        return self
-
-    async def __anext__(self) -> ServerMessage:
-        if self._behind:
-            raise FellBehind(f"{MAX_WAITING_EVENTS} events waited for their reader")
-        try:
-            await self._until(lambda: len(self._waiting) > 0)
-        except Disconnected as end:
-            if end.is_ours:
-                raise StopAsyncIteration from None
-            raise
-        return self._waiting.popleft()

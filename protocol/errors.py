@@ -62,6 +62,7 @@ class ErrorCode(StrEnum):
     MEDIA_CORRUPT = "media_corrupt"
     MEDIA_TOO_MANY_PIXELS = "media_too_many_pixels"
     MEDIA_TOO_BIG = "media_too_big"
+    MEDIA_TOO_DENSE = "media_too_dense"
     MEDIA_TIMEOUT = "media_timeout"
     DECODER_LOST = "decoder_lost"
     # turns
@@ -69,6 +70,7 @@ class ErrorCode(StrEnum):
     TURN_EXISTS = "turn_exists"
     TURN_INTERRUPTED = "turn_interrupted"
     CONTEXT_FULL = "context_full"
+    SCHEMA_UNSUPPORTED = "schema_unsupported"
     LANGUAGE_UNSUPPORTED = "language_unsupported"
     ENGINE_LOST = "engine_lost"
     # exports
@@ -153,12 +155,14 @@ MEANINGS: dict[ErrorCode, Meaning] = {
     E.MEDIA_CORRUPT: Meaning("The file is damaged."),
     E.MEDIA_TOO_MANY_PIXELS: Meaning("More pixels than the limit; found before decoding."),
     E.MEDIA_TOO_BIG: Meaning("More bytes than the limit."),
+    E.MEDIA_TOO_DENSE: Meaning("Too few bytes for so many pixels; found before decoding."),
     E.MEDIA_TIMEOUT: Meaning("Decoding took longer than the limit."),
     E.DECODER_LOST: Meaning("The decoder's process ended while it worked on this.", retry=True),
     E.TURN_UNKNOWN: Meaning("`cancel` or `interrupts` for a turn that is not running."),
     E.TURN_EXISTS: Meaning("The turn id was used before with another question."),
     E.TURN_INTERRUPTED: Meaning("The server stopped while the turn ran.", retry=True),
     E.CONTEXT_FULL: Meaning("The question does not fit the model's context."),
+    E.SCHEMA_UNSUPPORTED: Meaning("The `json_schema` is none, or one that cannot be kept to."),
     E.LANGUAGE_UNSUPPORTED: Meaning("The loaded model does not know this language."),
     E.ENGINE_LOST: Meaning("The engine's process ended while it worked on this.", retry=True),
     E.EXPORT_FORMAT: Meaning("The export's `format` is not one of those that are listed."),

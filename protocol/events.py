@@ -185,7 +185,11 @@ class TurnAnnotation(Event, tag="turn.annotation", frozen=True, kw_only=True):
 
 
 class TurnDone(Event, tag="turn.done", frozen=True, kw_only=True):
-    """The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds."""
+    """The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds.
+
+    `confidence` is the geometric mean of the probabilities that the model gave to its tokens: how
+    sure it was of its words, not whether they are right.
+    """
 
     turn: str
     finish: Literal["stop", "length"]
@@ -194,6 +198,7 @@ class TurnDone(Event, tag="turn.done", frozen=True, kw_only=True):
     answer_tokens: int
     cached_tokens: int
     timings: dict[str, float] = {}
+    confidence: float | None = None
 
 
 class TurnCancelled(Event, tag="turn.cancelled", frozen=True, kw_only=True):

@@ -165,6 +165,8 @@ class Ask(ClientMessage, tag="ask", frozen=True, kw_only=True):
 
     `turn` is made by the client; sent again, it is the same question. `assets` narrows the
     question to these pictures; empty means all of the room. `interrupts` ends that turn first.
+    With `json_schema` the answer is JSON of that schema. `temperature` 0 always takes the likeliest
+    words; above, the same `seed` draws the same ones again.
     """
 
     turn: Id
@@ -172,6 +174,9 @@ class Ask(ClientMessage, tag="ask", frozen=True, kw_only=True):
     assets: Annotated[tuple[Id, ...], Meta(max_length=32)] = ()
     max_tokens: Annotated[int, Meta(ge=1, le=4096)] | None = None
     interrupts: Id | None = None
+    json_schema: Annotated[str, Meta(max_length=16_000)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=5)] = 0.0
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 
 class Cancel(ClientMessage, tag="cancel", frozen=True, kw_only=True):

@@ -123,8 +123,11 @@ class TextRow(Row, tag="text", frozen=True, kw_only=True):
 
 
 class LabRow(Row, tag="lab", frozen=True, kw_only=True):
-    """One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+    """One analyte of a lab sheet, strings as on the sheet; `flag` compares value and range.
 
+    `doubt` says what is not certain: whether a `separator` is a decimal mark, what `value` or
+    `range` means, what the `unit` is or whether the range is in it, a printed `mark` that
+    contradicts the flag, a `reading` that was not confirmed at a second look.
     `frame` and `pts_us` are as in `text` rows.
     """
 
@@ -138,6 +141,7 @@ class LabRow(Row, tag="lab", frozen=True, kw_only=True):
     number: float | None = None
     low: float | None = None
     high: float | None = None
+    doubt: Literal["separator", "value", "range", "unit", "mark", "reading"] | None = None
     cells: dict[str, Rectangle] = {}
     score: float = 1.0
     frame: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import structlog
@@ -116,6 +117,7 @@ class Answer:
             answer_tokens=len(done.token_ids),
             cached_tokens=done.cached_tokens,
             timings=done.timings,
+            confidence=_geometric_mean(done.confidences),
         )
 
     async def _keep(self, event: api.TurnDone | api.TurnFailed) -> None:
@@ -129,6 +131,12 @@ class Answer:
             await self._records.keep(self._room.name, record)
         except LogUnavailable:
             log.warning("turn record not kept", room=self._room.name, turn=self._turn)
+
+
+def _geometric_mean(values: tuple[float, ...]) -> float | None:
+    # A probability may be too small for its float; of 0 there is no logarithm.
+    logs = [math.log(max(value, 1e-30)) for value in values]
+    return round(math.exp(sum(logs) / len(logs)), 4) if logs else None
 
 
 def _finished(record: TurnRecord, text: str, token_ids: tuple[int, ...], finish: str) -> TurnRecord:

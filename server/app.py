@@ -31,6 +31,7 @@ from server.config import Settings
 from server.connection import Connection
 from server.drain import Drain
 from server.exporting import Exporting
+from server.foresight import Foresight
 from server.health import EngineWatch, Health
 from server.hearing import Hearing
 from server.house import RETRY_S, House
@@ -89,6 +90,16 @@ class Server:
             perception_wait_s=settings.perception_wait_s,
             gather_s=settings.gather_s,
         )
+        if settings.look_ahead:
+            foresight = Foresight(
+                engine,
+                self.hub,
+                assets,
+                self._background,
+                questions=settings.frequent_questions(),
+                max_new_tokens=settings.max_new_tokens,
+            )
+            looking.on_read = turns.on_end = foresight.look_ahead
         hearing = Hearing(engine, assets, self.hub, looking, turns, self._background)
         watching = Watching(engine, assets, self.hub, looking, self._background)
         ingest = Ingest(

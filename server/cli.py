@@ -36,7 +36,7 @@ def serve(
     model: Annotated[
         str | None, typer.Option(help="Embedded name, folder or hub id of a model.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="bf16 or fp32.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32.")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Server processes; more than one needs --redis.")
     ] = None,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from protocol.base import HELLO_TIMEOUT_S
 
@@ -17,6 +17,9 @@ _PREFIX = "CONSILIUM_"
 
 class BadSettings(ValueError):
     """Settings that the server refuses to start with; the message says what to change."""
+
+
+Dtype = Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,8 @@ class Settings:
     speech_model: str = "whisper-tiny-en"
     models_cache: Path | None = None
     engine_threads: int = 2
-    engine_dtype: str = "bf16"
+    engine_dtype: Dtype = "bf16"
+    engine_device: str = "cpu"
     # Bits of an answer that depend on nothing beside it; slower in large batches.
     engine_deterministic: bool = False
     engine_wait_s: float = 30.0
@@ -54,6 +58,10 @@ class Settings:
     kv_disk_bytes: int = 4 * 1024 * 1024 * 1024
     kv_disk_floor_bytes: int = 1024 * 1024 * 1024
     kv_folder: Path | None = None
+    # Whether the engine reads what a room shows before anybody asks; and a file of questions, one
+    # a line, that it answers ahead.
+    look_ahead: bool = True
+    frequent_questions_file: Path | None = None
 
     hello_timeout_s: float = HELLO_TIMEOUT_S
     heartbeat_s: float = 5.0
@@ -89,8 +97,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
             raise BadSettings(f"the secret needs {MIN_SECRET_BYTES} bytes or more")
-        if self.engine_dtype not in ("bf16", "fp32"):
-            raise BadSettings(f"engine_dtype is bf16 or fp32, not {self.engine_dtype!r}")
+        if self.engine_dtype not in get_args(Dtype):
+            raise BadSettings(f"engine_dtype is bf16, fp16 or fp32, not {self.engine_dtype!r}")
         if self.kv_budget_bytes < 1 or min(self.kv_ram_bytes, self.kv_disk_bytes) < 0:
             raise BadSettings("kv_budget_bytes is above 0; kv_ram_bytes and kv_disk_bytes may be 0")
         if self.workers < 1:
@@ -105,6 +113,17 @@ class Settings:
                 f"{self.host} is reachable from other machines: set {_PREFIX}SECRET_FILE "
                 "(or bind to 127.0.0.1)"
             )
+
+    def frequent_questions(self) -> tuple[str, ...]:
+        """Read the questions that are often asked; raises `BadSettings`."""
+        if self.frequent_questions_file is None:
+            return ()
+        try:
+            lines = self.frequent_questions_file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            name = f"{_PREFIX}FREQUENT_QUESTIONS_FILE"
+            raise BadSettings(f"{name}: {error}") from error
+        return tuple(line.strip() for line in lines if line.strip())
 
     @property
     def is_open(self) -> bool:

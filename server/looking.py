@@ -58,6 +58,8 @@ class Looking:
         self._background = background
         self._wall = wall
         self._looked_at: set[str] = set()
+        # Called with the room in which something was read to its end.
+        self.on_read: Callable[[str], None] = lambda room: None
 
     def look(self, room: str, asset: str, declared_type: str | None = None) -> None:
         """Start to look at a committed asset; does nothing while that is under way."""
@@ -109,6 +111,7 @@ class Looking:
                 # One append for what came together: what was seen first is numbered first.
                 await hosted.room.record(*await self._events(hosted.room, seen, group))
                 if isinstance(group[-1], api.Completed | api.MediaFailed):
+                    self.on_read(hosted.room.name)
                     return
             code, message = ErrorCode.ENGINE_LOST, "the look at it ended without an end"
             await hosted.room.record(self._failure(asset.asset, code, message))

@@ -20,6 +20,7 @@ from server.turn_records import TurnRecords
 
 _SHOWN_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
+    | {"image/avif", "image/heic"}
     | {"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/flac", "audio/ogg", "audio/webm"}
     | {"video/mp4", "video/webm", "video/quicktime"}
 )

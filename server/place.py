@@ -78,6 +78,7 @@ class Place:
         self._seat: tuple[str, str, str] | None = None
         self._ticket_until = 0.0
         self._has_left = False
+        self._is_typing = False
 
     async def enter(self, hello: Hello) -> None:
         """Take the session's seat and become a member; raises `OpRefused`.
@@ -91,6 +92,8 @@ class Place:
         self._house.hub.sit(self._seat, self._line)
         # Fresh, because the client may have heard more at another process than this one did.
         await self.hosted.room.between(lambda state: self._become_member(state, hello), fresh=True)
+        if self.identity.may_write:
+            self._house.turns.expect(self._room_name)
 
     def _become_member(self, state: RoomState, hello: Hello) -> None:
         if self._has_left:
@@ -151,6 +154,9 @@ class Place:
 
     def move(self, presence: Presence) -> None:
         """Show the others where this participant is."""
+        if presence.typing and not self._is_typing and self.identity.may_write:
+            self._house.turns.expect(self._room_name)
+        self._is_typing = presence.typing
         person = self.hosted.presence.moved(self.identity.participant, presence)
         if person is not None:
             self._show(person)

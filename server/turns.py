@@ -41,7 +41,7 @@ class _Running:
     room: str
     turn: str
     by: Actor
-    max_tokens: int
+    ask: Ask
     end: End | None = None
     ended_by: Actor = translate.SERVER
     is_ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -107,6 +107,9 @@ class Turns:
         self._gather_s = gather_s
         self._running: dict[tuple[str, str], _Running] = {}
         self._lines: dict[str, asyncio.Lock] = {}
+        self._expecting: set[str] = set()
+        # Called with the room in which a turn has ended.
+        self.on_end: Callable[[str], None] = lambda room: None
 
     def __len__(self) -> int:
         return len(self._running)
@@ -160,9 +163,25 @@ class Turns:
             # One that ended in the same moment needs no end.
             if not self.end(room, ask.interrupts, "barge_in", by):
                 self._hub.neighbours.end_turn(room, ask.interrupts, "barge_in", by)
-        running = _Running(room, ask.turn, by, ask.max_tokens or self._max_new_tokens)
+        running = _Running(room, ask.turn, by, ask)
         self._running[room, ask.turn] = running
+        self.expect(room)
         self._background.spawn(self._run(running), f"turn {ask.turn}")
+
+    def expect(self, room: str) -> None:
+        """Let the engine bring a room's context near, because somebody may ask soon."""
+        if room not in self._expecting:
+            self._expecting.add(room)
+            self._background.spawn(self._prefetch(room), f"prefetch {room}")
+
+    async def _prefetch(self, room: str) -> None:
+        try:
+            await self._engine.prefetch(room)
+        except api.EngineError:
+            # An engine that is away has nothing to bring near.
+            pass
+        finally:
+            self._expecting.discard(room)
 
     def end(self, room: str, turn: str, end: End, by: Actor) -> bool:
         """End a turn now; False when it is not running (any more)."""
@@ -222,6 +241,7 @@ class Turns:
             if not any(each.room == running.room for each in self._running.values()):
                 self._lines.pop(running.room, None)
             self._hub.leave(hosted)
+            self.on_end(running.room)
 
     async def _take_lease(self, running: _Running) -> None:
         is_taken = False
@@ -284,7 +304,10 @@ class Turns:
             session=running.room,
             tenant=running.room,
             messages=said,
-            max_new_tokens=running.max_tokens,
+            max_new_tokens=running.ask.max_tokens or self._max_new_tokens,
+            temperature=running.ask.temperature,
+            seed=running.ask.seed,
+            json_schema=running.ask.json_schema,
         )
         return question, missing
 

@@ -32,7 +32,7 @@ ORDER = {
         "session",
         "joining outflow",
         "uploading",
-        "recording filming",
+        "recording filming surroundings",
         "consultation",
         "client schema __init__",
     ],
@@ -55,6 +55,7 @@ TESTED_ELSEWHERE = {
     "server/log.py": "a contract: tests/contracts/test_log.py",
     "server/broker.py": "a contract: tests/contracts/test_broker.py",
     "engine/api.py": "a contract: tests/contracts/test_engine.py",
+    "protocol/consultation.py": "over a real server: tests/protocol/test_client.py",
     "engine/prompter.py": "part of the loop: tests/engine/test_pixels.py, test_loop.py",
 }
 

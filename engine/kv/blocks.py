@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,12 +19,15 @@ BLOCK = 32
 class Memory(msgspec.Struct, frozen=True, array_like=True):
     """What a record's blocks mean: `tokens` in order, media among them, answers by turn id.
 
-    Token ids are packed, 4 bytes each, because they count towards the budgets.
+    Token ids are packed, 4 bytes each, because they count towards the budgets. `states` are the
+    lengths of which there is a state, rising; empty for a model without recurrent layers.
     """
 
     tokens: bytes
     spans: tuple[tuple[bytes, int, int], ...]
     answers: dict[str, bytes]
+    # Files that were written without it are read as having none.
+    states: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, context: Context, answers: Mapping[str, Sequence[int]]) -> Memory:
@@ -34,6 +37,7 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
             tokens=_packed(context.tokens),
             spans=tuple((span.digest, span.start, span.length) for span in written),
             answers={turn: _packed(tokens) for turn, tokens in answers.items()},
+            states=tuple(states_of(context)),
         )
 
     @property
@@ -64,19 +68,22 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 class Record:
     """A session's KV away from the live contexts.
 
-    Block n holds the tokens [n * BLOCK, …) as a contiguous tensor [layers, 2, heads, tokens,
-    head_dim] in RAM; only the last one may be shorter than BLOCK. `tier` is where it was found.
+    Block n holds the tokens [n * BLOCK, …) as a contiguous tensor in RAM (`KVShape.block_shape`);
+    only the last one may be shorter than BLOCK. `tier` is where it was found. `states` are those
+    that `memory` names, in its order.
     """
 
     memory: Memory
     blocks: list[torch.Tensor]
     kept: Kept | None = None
     tier: Literal["ram", "disk"] = "ram"
+    states: tuple[torch.Tensor, ...] = ()
 
     @property
     def bytes(self) -> int:
         """What it takes from the RAM budget."""
-        return self.memory.size_bytes + sum(block.nbytes for block in self.blocks)
+        parts = (*self.blocks, *self.states)
+        return self.memory.size_bytes + sum(part.nbytes for part in parts)
 
 
 def block_count(tokens: int) -> int:
@@ -84,17 +91,29 @@ def block_count(tokens: int) -> int:
     return -(-tokens // BLOCK)
 
 
-def bytes_from(context: Context, first: int) -> int:
-    """Return what `cut` from block `first` on will allocate."""
-    return max(context.length - first * BLOCK, 0) * context.shape.token_bytes
+def bytes_from(context: Context, first: int, stored: Set[int] = frozenset()) -> int:
+    """Return what `cut` from block `first` on and `cut_states` will allocate."""
+    states = sum(state.nbytes for at, state in states_of(context).items() if at not in stored)
+    return max(context.length - first * BLOCK, 0) * context.shape.token_bytes + states
+
+
+def states_of(context: Context) -> dict[int, torch.Tensor]:
+    """Return the states that a context has by their lengths, rising."""
+    return context.states.at(context.length) if context.states is not None else {}
+
+
+def cut_states(context: Context, stored: Set[int] = frozenset()) -> dict[int, torch.Tensor]:
+    """Copy the states that are not `stored` yet to RAM."""
+    states = states_of(context).items()
+    return {at: state.to("cpu", copy=True) for at, state in states if at not in stored}
 
 
 def cut(context: Context, first: int = 0) -> list[torch.Tensor]:
     """Copy the context from block `first` on to RAM, the bits as they are."""
-    if context.store is None:
+    if not context.stores:
         return []
     return [
-        context.store[:, :, :, start : min(start + BLOCK, context.length)].to(
+        context.read(start, min(start + BLOCK, context.length)).to(
             "cpu", copy=True, memory_format=torch.contiguous_format
         )
         for start in range(first * BLOCK, context.length, BLOCK)
@@ -102,19 +121,24 @@ def cut(context: Context, first: int = 0) -> list[torch.Tensor]:
 
 
 def paste(record: Record, context: Context, tokens: int) -> None:
-    """Write the first `tokens` of a record into an empty context that has room for them."""
-    assert context.store is not None and context.length == 0, "reserved, and nothing written"
+    """Write the first `tokens` of a record into an empty context that has room for them.
+
+    With recurrent layers only as many of them as the last state up to there is true of.
+    """
+    assert context.stores and context.length == 0, "reserved, and nothing written"
     assert tokens <= min(context.capacity, record.memory.length), "reserved for the whole prompt"
+    if context.states is not None:
+        states = dict(zip(record.memory.states, record.states, strict=True))
+        tokens = context.states.take(states, tokens)
     for start, block in zip(range(0, tokens, BLOCK), record.blocks, strict=False):
-        stop = min(start + block.shape[3], tokens)
-        context.store[:, :, :, start:stop] = block[:, :, :, : stop - start]
+        context.write(start, block[:, :, :, : tokens - start])
     context.tokens = record.memory.token_ids()[:tokens]
     context.spans = record.memory.media()
 
 
 def empty_block(shape: KVShape, tokens: int) -> torch.Tensor:
     """Return memory for a block that is about to be read."""
-    return torch.empty((shape.layers, 2, shape.heads, tokens, shape.head_dim), dtype=shape.dtype)
+    return torch.empty(shape.block_shape(tokens), dtype=shape.dtype)
 
 
 def raw(block: torch.Tensor) -> memoryview:

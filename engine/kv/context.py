@@ -1,4 +1,4 @@
-"""The KV of one session in one contiguous tensor, and the budget that all of them share."""
+"""The KV of one session in contiguous tensors, and the budget that all of them share."""
 
 from __future__ import annotations
 
@@ -8,30 +8,80 @@ from itertools import zip_longest
 
 import torch
 
+from engine.kv.checkpoints import Checkpoints, StateShape
+
 # Capacities are multiples of this, so that a few more tokens do not mean another copy.
 GRAIN = 256
 
 
 @dataclass(frozen=True)
-class KVShape:
-    """How one token's keys and values are laid out in every layer."""
+class LayerGroup:
+    """Layers whose keys and values are laid out alike."""
 
     layers: int
     heads: int
     head_dim: int
+
+    @property
+    def token_elements(self) -> int:
+        """Numbers that one token takes in all of them, keys and values together."""
+        return 2 * self.layers * self.heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """How one token's keys and values are laid out in every layer.
+
+    `places` says for each layer of the model its group and its place there; layers that share
+    theirs have the same one, and recurrent ones have none: `state` is what they keep instead, None
+    when there are no such layers.
+    """
+
+    groups: tuple[LayerGroup, ...]
+    places: tuple[tuple[int, int] | None, ...]
     dtype: torch.dtype
     device: torch.device
+    state: StateShape | None = None
+
+    @classmethod
+    def uniform(
+        cls, layers: int, heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
+    ) -> KVShape:
+        """Return the shape of a model whose layers are all alike."""
+        group = LayerGroup(layers, heads, head_dim)
+        return cls((group,), tuple((0, layer) for layer in range(layers)), dtype, device)
 
     @property
     def token_bytes(self) -> int:
         """Bytes that one token takes in all layers, keys and values together."""
-        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+        return sum(group.token_elements for group in self.groups) * self.dtype.itemsize
 
-    def allocate(self, capacity: int) -> torch.Tensor:
-        """Return a tensor of zeros [layers, 2, heads, capacity, head_dim]."""
-        shape = (self.layers, 2, self.heads, capacity, self.head_dim)
+    def bytes_of(self, tokens: int) -> int:
+        """Bytes that a context of so many tokens takes."""
+        return tokens * self.token_bytes + (self.state.reserved_bytes if self.state else 0)
+
+    def allocate(self, capacity: int) -> tuple[torch.Tensor, ...]:
+        """Return a tensor of zeros [layers, 2, heads, capacity, head_dim] for each group."""
         # Masked keys are multiplied by zero, which what lies about in memory may not survive.
-        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+        return tuple(
+            torch.zeros(
+                (group.layers, 2, group.heads, capacity, group.head_dim),
+                dtype=self.dtype,
+                device=self.device,
+            )
+            for group in self.groups
+        )
+
+    def block_shape(self, tokens: int) -> tuple[int, ...]:
+        """Return the shape of all layers' parts of some tokens in one tensor; they are dimension 3.
+
+        That is [layers, 2, heads, tokens, head_dim] where all layers are alike, otherwise
+        [1, 1, 1, tokens, what a token takes].
+        """
+        if len(self.groups) == 1:
+            [group] = self.groups
+            return group.layers, 2, group.heads, tokens, group.head_dim
+        return 1, 1, 1, tokens, sum(group.token_elements for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -48,10 +98,19 @@ class MediaSpan:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of a context is stored: the first `tokens`, by the save of this `number`."""
+    """How much of a context is stored: the first `tokens`, by the save of this `number`.
+
+    `states` are the lengths whose states are stored with them.
+    """
 
     tokens: int
     number: int
+    states: frozenset[int] = frozenset()
+
+    def upto(self, length: int) -> Kept:
+        """Return what of it is still true when all tokens from `length` on are others."""
+        states = frozenset(at for at in self.states if at <= length)
+        return Kept(min(self.tokens, length), self.number, states)
 
 
 class Context:
@@ -59,15 +118,18 @@ class Context:
 
     `spans` say which of them are media; those behind the last token are not written yet.
     `kept` says what of it is stored bit for bit, so that only the rest has to be written.
+    `states` are those of recurrent layers, None for a model that has none.
     """
 
     def __init__(self, shape: KVShape) -> None:
         self.shape = shape
         self.tokens: list[int] = []
         self.spans: tuple[MediaSpan, ...] = ()
-        self.store: torch.Tensor | None = None
+        # One tensor for each group of layers that are laid out alike; none before it has room.
+        self.stores: tuple[torch.Tensor, ...] = ()
         self.capacity = 0
         self.kept: Kept | None = None
+        self.states = Checkpoints(shape.state) if shape.state is not None else None
 
     @property
     def length(self) -> int:
@@ -77,26 +139,63 @@ class Context:
     @property
     def bytes(self) -> int:
         """What the context takes from the budget."""
-        return self.capacity * self.shape.token_bytes
+        return self.shape.bytes_of(self.capacity) if self.capacity else 0
 
     def crop(self, length: int) -> None:
-        """Forget every token from `length` on; their slots are written again."""
+        """Forget every token from `length` on; their slots are written again.
+
+        With recurrent layers also those before it, down to the last checkpoint.
+        """
+        if self.states is not None and length < self.length:
+            length = self.states.back_to(length)
         del self.tokens[length:]
-        if self.kept is not None and self.kept.tokens > length:
-            self.kept = Kept(length, self.kept.number)
+        if self.kept is not None:
+            self.kept = self.kept.upto(length)
 
     def resize(self, capacity: int) -> None:
         """Grow to `capacity` tokens, keeping what is written."""
         grown = self.shape.allocate(capacity)
-        if self.store is not None and self.tokens:
-            grown[:, :, :, : self.length] = self.store[:, :, :, : self.length]
-        self.store, self.capacity = grown, capacity
+        if self.tokens:
+            for new, old in zip(grown, self.stores, strict=True):
+                new[:, :, :, : self.length] = old[:, :, :, : self.length]
+        self.stores, self.capacity = grown, capacity
+        if self.states is not None:
+            self.states.allocate()
+
+    def layer(self, layer: int) -> torch.Tensor:
+        """Return the keys and values that a layer of the model sees [2, heads, …, head_dim]."""
+        place = self.shape.places[layer]
+        assert place is not None, "asked only of layers that have keys and values"
+        return self.stores[place[0]][place[1]]
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Return what all layers hold of the tokens `[start, stop)`, shaped as a block."""
+        parts = [store[:, :, :, start:stop] for store in self.stores]
+        if len(parts) == 1:
+            return parts[0]
+        rows = [part.permute(3, 0, 1, 2, 4).reshape(stop - start, -1) for part in parts]
+        return torch.cat(rows, dim=1)[None, None, None]
+
+    def write(self, start: int, block: torch.Tensor) -> None:
+        """Put what `read` returned to the tokens from `start` on."""
+        stop = start + block.shape[3]
+        if len(self.stores) == 1:
+            self.stores[0][:, :, :, start:stop] = block
+            return
+        sizes = [group.token_elements for group in self.shape.groups]
+        rows = torch.split(block[0, 0, 0], sizes, dim=1)
+        for store, part in zip(self.stores, rows, strict=True):
+            layers, two, heads, _, width = store.shape
+            shaped = part.reshape(stop - start, layers, two, heads, width)
+            store[:, :, :, start:stop] = shaped.permute(1, 2, 3, 0, 4)
 
     def release(self) -> None:
         """Give the memory back; the session's next turn computes everything again."""
         self.tokens.clear()
         self.spans = ()
-        self.store, self.capacity = None, 0
+        self.stores, self.capacity = (), 0
+        if self.states is not None:
+            self.states.release()
         # What is computed again may differ in its last bits from what is stored.
         self.kept = None
 
@@ -145,16 +244,16 @@ class Budget:
 
     def could_ever_fit(self, tokens: int, shape: KVShape) -> bool:
         """Whether a context of so many tokens fits when nothing else is kept."""
-        return _rounded(tokens) * shape.token_bytes <= self.limit_bytes
+        return shape.bytes_of(_rounded(tokens)) <= self.limit_bytes
 
     def reserve(self, session: str, context: Context, tokens: int) -> bool:
         """Make room for `tokens` and mark the session busy; False when busy ones hold it all."""
         capacity = max(_rounded(tokens), context.capacity)
         growing = capacity > context.capacity
         self._contexts.pop(session, None)
-        wanted = capacity * context.shape.token_bytes
+        wanted = context.shape.bytes_of(capacity)
         # While a context grows the old and the new tensor exist together.
-        peak = wanted + (context.bytes if growing else 0)
+        peak = wanted + (context.capacity * context.shape.token_bytes if growing else 0)
         if not self._make_room(peak) and growing and context.capacity:
             self._demote(session, context)
             context.release()

@@ -93,10 +93,10 @@ class Disk:
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of one token in a file, its frames left out."""
-        return self._identity.shape.token_bytes
+    def tokens_in(self, size_bytes: int) -> int:
+        """Return about how many tokens a file of this size holds."""
+        shape = self._identity.shape
+        return max(size_bytes - shape.bytes_of(0), 0) // shape.token_bytes
 
     @property
     def is_off(self) -> bool:
@@ -208,8 +208,8 @@ class Disk:
         self.used_bytes += loaded.end - entry.bytes
         entry.bytes = loaded.end
         self._entries.move_to_end(key)
-        kept = Kept(loaded.memory.length, entry.number)
-        return Record(loaded.memory, loaded.blocks, kept, "disk")
+        kept = Kept(loaded.memory.length, entry.number, frozenset(loaded.memory.states))
+        return Record(loaded.memory, loaded.blocks, kept, "disk", loaded.states)
 
     def remove(self, key: str) -> bool:
         """Delete a session's file; False when it may still be there."""

@@ -1,8 +1,9 @@
 """The file of one session: frames that are only ever appended, each with its own checksums.
 
-    header | block block … commit | block commit | …
+    header | block block … state commit | block commit | …
 
-Block n replaces block n and all behind it; a commit says what the blocks before it mean. Whatever
+Block n replaces block n and all behind it, a state the one of its length; a commit says what the
+blocks before it mean, and of which lengths the states are still true. Whatever
 stands behind the last commit was never finished. Nothing of a file is believed before all that is
 needed of it was checked.
 """
@@ -10,8 +11,8 @@ needed of it was checked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import BinaryIO, TypeVar
 
@@ -28,6 +29,7 @@ _HEAD = struct.Struct("<4sBxxxIQ16s16s")
 _HEAD_DIGEST_BYTES = 8
 HEAD_BYTES = _HEAD.size + _HEAD_DIGEST_BYTES
 _BLOCK_META = struct.Struct("<II16s")
+_STATE_META = struct.Struct("<I16s")
 
 Buffer = bytes | memoryview
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -51,6 +53,7 @@ class Kind(IntEnum):
     HEADER = 1
     BLOCK = 2
     COMMIT = 3
+    STATE = 4
 
 
 _KINDS = frozenset(Kind)
@@ -71,7 +74,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Save:
-    """What one write adds: blocks from number `first` on, then the commit `memory`.
+    """What one write adds: blocks from number `first` on, states, then the commit `memory`.
 
     It follows the save of the number `follows`, or stands alone when that is None.
     """
@@ -82,11 +85,13 @@ class Save:
     first: int
     blocks: list[torch.Tensor]
     memory: Memory
+    states: Mapping[int, torch.Tensor] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """What it holds in RAM until it is written."""
-        return self.memory.size_bytes + sum(block.nbytes for block in self.blocks)
+        parts = (*self.blocks, *self.states.values())
+        return self.memory.size_bytes + sum(part.nbytes for part in parts)
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ class Loaded:
     memory: Memory
     blocks: list[torch.Tensor]
     end: int
+    states: tuple[torch.Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class _Frame:
 class _Commit:
     memory: Memory
     places: list[_Frame]
+    states: dict[int, _Frame]
     end: int
 
 
@@ -125,6 +132,9 @@ def frames_of(save: Save, identity: Identity) -> list[Buffer]:
     for index, block in enumerate(save.blocks, start=save.first):
         meta = _BLOCK_META.pack(index, block.shape[3], keys[index])
         frames += _frame(Kind.BLOCK, meta, raw(block))
+    for at, state in save.states.items():
+        meta = _STATE_META.pack(at, _state_key(identity, tenant, save.memory, at))
+        frames += _frame(Kind.STATE, meta, raw(state))
     return [*frames, *_frame(Kind.COMMIT, msgspec.msgpack.encode(save.memory))]
 
 
@@ -157,20 +167,45 @@ def read_session(file: BinaryIO, size: int, identity: Identity, key: str) -> Loa
         _, count, stored = _BLOCK_META.unpack(place.meta)
         if stored != expected or count != min(BLOCK, memory.length - index * BLOCK):
             raise Damaged(f"block {index} belongs to other tokens")
-        block = empty_block(identity.shape, count)
-        if block.nbytes != place.body_bytes:
-            raise Damaged(f"block {index} has another size")
-        file.seek(place.body_at)
-        if file.readinto(raw(block)) != block.nbytes:  # type: ignore[attr-defined]
-            raise Torn
-        if xxh3_128_digest(raw(block)) != place.body_digest:
-            raise Damaged(f"block {index} has other bits than were written")
-        blocks.append(block)
-    return Loaded(memory, blocks, commit.end)
+        blocks.append(_read_body(file, place, empty_block(identity.shape, count), f"block {index}"))
+    states = tuple(_read_states(file, commit, identity, header.tenant))
+    return Loaded(memory, blocks, commit.end, states)
+
+
+def _read_states(
+    file: BinaryIO, commit: _Commit, identity: Identity, tenant: str
+) -> Iterator[torch.Tensor]:
+    shape = identity.shape.state
+    for at in commit.memory.states:
+        place = commit.states.get(at)
+        if place is None or shape is None or not 0 < at <= commit.memory.length:
+            raise Damaged(f"no state of {at} tokens")
+        _, stored = _STATE_META.unpack(place.meta)
+        if stored != _state_key(identity, tenant, commit.memory, at):
+            raise Damaged(f"the state of {at} other tokens")
+        empty = torch.empty(shape.bytes, dtype=torch.uint8)
+        yield _read_body(file, place, empty, f"the state of {at} tokens")
+
+
+def _state_key(identity: Identity, tenant: str, memory: Memory, at: int) -> bytes:
+    """Name a state by all tokens that it sums up, and no other one."""
+    return chain(identity, tenant, memory.token_ids()[:at], memory.media())[-1]
+
+
+def _read_body(file: BinaryIO, place: _Frame, into: torch.Tensor, name: str) -> torch.Tensor:
+    if into.nbytes != place.body_bytes:
+        raise Damaged(f"{name} has another size")
+    file.seek(place.body_at)
+    if file.readinto(raw(into)) != into.nbytes:  # type: ignore[attr-defined]
+        raise Torn
+    if xxh3_128_digest(raw(into)) != place.body_digest:
+        raise Damaged(f"{name} has other bits than were written")
+    return into
 
 
 def _last_commit(file: BinaryIO, size: int) -> _Commit:
     places: list[_Frame] = []
+    states: dict[int, _Frame] = {}
     last: _Commit | None = None
     for frame, end in _walk(file, size):
         if frame.kind is Kind.BLOCK:
@@ -180,13 +215,18 @@ def _last_commit(file: BinaryIO, size: int) -> _Commit:
             if index > len(places):
                 raise Damaged(f"block {index} behind {len(places)}")
             places[index:] = [frame]
+        elif frame.kind is Kind.STATE:
+            if len(frame.meta) != _STATE_META.size:
+                raise Damaged("a state without its length")
+            at, _ = _STATE_META.unpack(frame.meta)
+            states[at] = frame
         elif frame.kind is Kind.COMMIT:
             memory = _decoded(frame.meta, Memory)
             if len(memory.tokens) % 4:
                 raise Damaged("half a token")
             # A session that went back behind what was written says so by its length alone.
             del places[block_count(memory.length) :]
-            last = _Commit(memory, list(places), end)
+            last = _Commit(memory, list(places), dict(states), end)
     if last is None:
         raise Torn
     return last

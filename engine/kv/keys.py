@@ -29,8 +29,11 @@ class Identity:
     def encoded(self) -> bytes:
         """Return it as bytes that are equal only for blocks that may stand for each other."""
         shape = self.shape
-        layout = f"{FORMAT} {sys.byteorder} {shape.dtype} {shape.layers} {shape.heads}"
-        return f"{layout} {shape.head_dim} {BLOCK} {self.model.hex()}".encode()
+        groups = " ".join(f"{each.layers} {each.heads} {each.head_dim}" for each in shape.groups)
+        layout = f"{FORMAT} {sys.byteorder} {shape.dtype} {groups}"
+        # Named only where there is one: files of other models stay what they are.
+        state = f" {shape.state.encoded()}" if shape.state is not None else ""
+        return f"{layout} {BLOCK} {self.model.hex()}{state}".encode()
 
 
 def chain(

@@ -36,7 +36,6 @@ class Spool:
         self._ram = ram
         self._disk = disk
         self._costs = costs
-        self._token_bytes = disk.token_bytes
         self._changed = threading.Condition()
         self._wipes: OrderedDict[str, Future[None]] = OrderedDict()
         self._prefetches: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -178,7 +177,7 @@ class Spool:
         size = self._disk.size_of(key)
         if not size:
             return
-        if not self._costs.should_read(size, size // self._token_bytes):
+        if not self._costs.should_read(size, self._disk.tokens_in(size)):
             self.counters["kv_recomputed_by_choice"] += 1
             return
         if not self._ram.reserve(size):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from engine.kv.blocks import BLOCK, Memory, Record, bytes_from, cut, paste
+from engine.kv.blocks import BLOCK, Memory, Record, bytes_from, cut, cut_states, paste
 from engine.kv.context import Context, Kept
 from engine.kv.cost import Costs
 from engine.kv.disk import SPARE_BYTES, Disk
@@ -38,7 +38,6 @@ class Store:
         disk_bytes: int = 0,
         floor_bytes: int = 0,
     ) -> None:
-        self._token_bytes = identity.shape.token_bytes
         self._numbers = itertools.count(1)
         self._ram = Ram(ram_bytes)
         self._disk: Disk | None = None
@@ -69,11 +68,12 @@ class Store:
         self._ram.drop(key)
         if self._spool is None or self._disk is None or not context.length:
             return
-        follows, first = self._stored(key, context)
-        if follows is not None and context.kept == Kept(context.length, follows):
-            return
+        follows, first, stored = self._stored(key, context)
         memory = Memory.of(context, answers)
-        size = bytes_from(context, first) + memory.size_bytes
+        known = frozenset(memory.states)
+        if follows is not None and context.kept == Kept(context.length, follows, known):
+            return
+        size = bytes_from(context, first, stored) + memory.size_bytes
         room = self._ram.limit_bytes // STAGED_SHARE - self._spool.staged_bytes
         if self._disk.is_off or size > min(room, self._disk.limit_bytes):
             self._counters["kv_saves_skipped"] += 1
@@ -82,29 +82,46 @@ class Store:
             self._counters["kv_saves_skipped"] += 1
             return
         number = next(self._numbers)
-        save = Save(key, number, follows, first, cut(context, first), memory)
-        context.kept = Kept(context.length, number)
+        blocks, states = cut(context, first), cut_states(context, stored)
+        save = Save(key, number, follows, first, blocks, memory, states)
+        context.kept = Kept(context.length, number, known)
         self._spool.save(save)
 
-    def demote(self, key: str, context: Context, answers: Answers) -> None:
-        """Copy a context that is about to lose its memory to RAM, if there is room."""
+    def demote(self, key: str, context: Context, answers: Answers) -> bool:
+        """Copy a context that is about to lose its memory to RAM; False when there is no room."""
         if not self._ram.limit_bytes or not context.length:
-            return
+            return False
         memory = Memory.of(context, answers)
         if not self._ram.reserve(bytes_from(context, 0) + memory.size_bytes):
             self._counters["kv_demotions_without_room"] += 1
-            return
-        self._ram.put(key, Record(memory, cut(context), context.kept))
+            return False
+        states = tuple(cut_states(context).values())
+        self._ram.put(key, Record(memory, cut(context), context.kept, states=states))
+        return True
 
-    def _stored(self, key: str, context: Context) -> tuple[int | None, int]:
-        """Return the save that the next one may follow, and the first block that it adds."""
+    def hold(self, key: str, context: Context, answers: Answers) -> bool:
+        """Do as `demote` for a turn that goes on later, which owes an `unwant` if this is True."""
+        self._ram.pin(key)
+        if self.demote(key, context, answers):
+            return True
+        self._ram.unpin(key)
+        return False
+
+    def forget(self, key: str) -> None:
+        """Drop what is in RAM of a session."""
+        self._ram.drop(key)
+
+    def _stored(self, key: str, context: Context) -> tuple[int | None, int, frozenset[int]]:
+        """Return the save that the next one may follow, the first block that it adds, and the
+        lengths whose states it need not hold.
+        """
         assert self._spool is not None and self._disk is not None, "asked only with a disk"
         kept = context.kept
         if kept is None or self._spool.latest(key) != kept.number:
-            return None, 0
-        if self._disk.size_of(key) > 2 * context.length * self._token_bytes + SPARE_BYTES:
-            return None, 0
-        return kept.number, kept.tokens // BLOCK
+            return None, 0, frozenset()
+        if self._disk.size_of(key) > 2 * context.shape.bytes_of(context.length) + SPARE_BYTES:
+            return None, 0, frozenset()
+        return kept.number, kept.tokens // BLOCK, kept.states
 
     # -- and back -------------------------------------------------------------------------------
 
@@ -128,18 +145,21 @@ class Store:
         return record.memory if record is not None else None
 
     def restore(self, key: str, context: Context, tokens: int) -> None:
-        """Move the first `tokens` of a session from RAM into its context, which has room."""
+        """Move the first `tokens` of a session from RAM into its context, which has room.
+
+        With recurrent layers as many of them as a kept state is true of.
+        """
         record = self._ram.get(key)
         if record is None:
             return
         began = time.monotonic()
         paste(record, context, tokens)
         if record.kept is not None:
-            context.kept = Kept(min(record.kept.tokens, tokens), record.kept.number)
+            context.kept = record.kept.upto(context.length)
         self._ram.drop(key)
         self._copy_seconds += time.monotonic() - began
         self._counters[f"kv_{record.tier}_hits"] += 1
-        self._counters[f"kv_{record.tier}_tokens"] += tokens
+        self._counters[f"kv_{record.tier}_tokens"] += context.length
 
     def prefetch(self, session: str, live: frozenset[str]) -> None:
         """Bring all sessions of a name to RAM, but for those that are live."""

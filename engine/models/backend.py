@@ -10,31 +10,30 @@ import torch.nn.functional as F
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     PreTrainedModel,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import logging
 
-from engine.config import UnsupportedModel
-from engine.kv.context import GRAIN, Context, KVShape
+from engine.kv.context import GRAIN, Context
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
+from engine.models.layers import kv_shape, refuse_unsupported
 from engine.models.layout import Features, Layout
+from engine.models.lean import Lean, is_plain
 from engine.models.linear import pack
+from engine.models.recurrent import Passage
+from engine.models.vision import place_vision
+from engine.models.weights import home_of, is_whole, load_network
 
 ATTENTION = "consilium_segments"
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 # Sizes that make bf16 on a CPU independent of batch mates and windows; see `determinism`.
 LINEAR_ROWS = 32
 KEY_ROWS = 32
 QUERY_ROWS = 8
 
-# Layers whose state is not a plain list of keys and values: a crop cannot undo them.
-REFUSED_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "chunked_attention"}
+# Runs of tokens that see each other, later ones too (`Layout.blocks`).
+Blocks = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,19 @@ class Backend:
     """A causal or image-text transformers model. Not thread-safe: the loop alone calls it."""
 
     def __init__(
-        self, model: PreTrainedModel, *, is_deterministic: bool = False, is_named: bool = True
+        self,
+        model: PreTrainedModel,
+        *,
+        is_deterministic: bool = False,
+        is_named: bool = True,
+        is_lean: bool = False,
     ) -> None:
         # Names what is stored of the model; empty when nothing of it will be.
-        self.fingerprint = (
-            fingerprint(model, is_deterministic=is_deterministic) if is_named else b""
-        )
+        kind = (is_deterministic, is_lean)
+        self.fingerprint = fingerprint(model, kind) if is_named else b""
         # Whether it tries; set to False when the check on this machine failed.
         self.is_deterministic = is_deterministic
-        _refuse_unsupported(model)
+        refuse_unsupported(model)
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         self.takes_pictures = takes_pictures(model.config)
@@ -75,20 +78,16 @@ class Backend:
         names = (
             ("image_token_id", "video_token_id", "audio_token_id") if self.takes_pictures else ()
         )
-        self._unsaid = [
-            getattr(model.config, name) for name in names if hasattr(model.config, name)
-        ]
+        unsaid = [getattr(model.config, name, None) for name in names]
+        self._unsaid = [token for token in unsaid if token is not None]
         config = model.config.get_text_config(decoder=True)
-        head_dim = getattr(config, "head_dim", None)
-        self.device = next(model.parameters()).device
+        self.device = home_of(model)
         self.max_context: int = config.max_position_embeddings
-        self.shape = KVShape(
-            layers=config.num_hidden_layers,
-            heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
-            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
-            dtype=model.dtype,
-            device=self.device,
-        )
+        self.vocabulary: int = config.vocab_size
+        self.shape = kv_shape(model)
+        # Takes the layers' weights with it.
+        rows = LINEAR_ROWS if is_deterministic else None
+        self._lean = Lean(model, _attend, rows) if is_lean else None
 
     @classmethod
     def load(
@@ -99,26 +98,27 @@ class Backend:
         *,
         is_deterministic: bool = False,
         is_named: bool = False,
+        memory: dict[str, int] | None = None,
+        vision_device: str = "",
+        vision_dtype: str = "",
     ) -> Backend:
         """Load a folder or hub id. Raises `UnsupportedModel`, or `OSError` when it is not there.
 
         Without `is_named` it has no fingerprint, for which all weights are read once.
         """
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        kind: Any = AutoModelForCausalLM
-        if takes_pictures(AutoConfig.from_pretrained(model)):
-            kind = AutoModelForImageTextToText
-        loaded: Any = kind.from_pretrained(model, dtype=DTYPES[dtype], output_loading_info=True)
-        network, found = loaded
-        # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
-        if lacking := sorted(found["missing_keys"]):
-            raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
+        network = load_network(model, dtype, device, memory)
+        place_vision(network, vision_device, vision_dtype)
         # Named before the weights are packed: then they are no plain tensors any more.
+        # What lies on disk cannot be read for a name, and what is moved about cannot be packed.
+        whole = is_whole(network)
         backend = cls(
-            network.to(torch.device(device)), is_deterministic=is_deterministic, is_named=is_named
+            network,
+            is_deterministic=is_deterministic,
+            is_named=is_named and whole,
+            is_lean=whole and is_plain(network),
         )
-        pack(backend.model, LINEAR_ROWS if is_deterministic else None)
+        if whole:
+            pack(backend.model, LINEAR_ROWS if is_deterministic else None)
         return backend
 
     @torch.inference_mode()
@@ -138,18 +138,32 @@ class Backend:
             pictures += segment.layout.features_of(past, past + len(segment.tokens))
             if segment.wants_logits:
                 sampled.append(rows - 1)
-        output = self.model(
-            input_ids=torch.tensor([tokens], device=self.device),
-            position_ids=_side_by_side(positions).to(self.device),
-            use_cache=False,
-            # An empty index is not accepted everywhere; one spare row costs nothing.
-            logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
-            consilium_step=_Step(segments, self.is_deterministic),
-            **_encoded(pictures),
-        )
+        # An empty index is not accepted everywhere; one spare row costs nothing.
+        wanted = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
+        ids = torch.tensor([tokens], device=self.device)
+        places = _side_by_side(positions).to(self.device)
+        step = _Step(segments, self.is_deterministic)
+        logits: torch.Tensor
+        if self._lean is not None:
+            logits = self._lean(ids, places, wanted, step)
+        else:
+            states = {}
+            if self.shape.state is not None:
+                rows_of = [(start, end, context) for start, end, context, _ in step.rows]
+                passage = Passage.of(rows_of, is_stepwise=self.is_deterministic)
+                states["consilium_states"] = passage
+            output = self.model(
+                input_ids=ids,
+                position_ids=places,
+                use_cache=False,
+                logits_to_keep=wanted,
+                consilium_step=step,
+                **states,
+                **_encoded(pictures),
+            )
+            logits = output.logits[0]
         for segment in segments:
             segment.context.tokens.extend(segment.tokens)
-        logits: torch.Tensor = output.logits[0]
         logits[:, self._unsaid] = torch.finfo(logits.dtype).min
         return logits if sampled else logits[:0]
 
@@ -166,26 +180,29 @@ class _Step:
 
     def __init__(self, segments: list[Segment], is_padded: bool) -> None:
         self.is_padded = is_padded
-        self.rows: list[tuple[int, int, Context]] = []
-        self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
+        self.rows: list[tuple[int, int, Context, Blocks]] = []
+        self._masks: dict[tuple[int, int, int | None, Blocks], torch.Tensor] = {}
         start = 0
         for segment in segments:
             end = start + len(segment.tokens)
-            self.rows.append((start, end, segment.context))
+            past = segment.context.length
+            blocks = segment.layout.blocks_of(past, past + end - start)
+            self.rows.append((start, end, segment.context, blocks))
             start = end
 
     def mask(
-        self, new: int, total: int, window: int | None, device: torch.device
+        self, new: int, total: int, window: int | None, blocks: Blocks, device: torch.device
     ) -> torch.Tensor | None:
         """Return which of `total` keys each of the last `new` queries sees; None: all of them."""
         windowed = window if window is not None and total > window else None
         if new == 1 and windowed is None:
             return None
-        key = (new, total, windowed)
+        key = (new, total, windowed, blocks)
         if key not in self._masks:
             query = torch.arange(total - new, total, device=device)[:, None]
             keys = torch.arange(total, device=device)[None, :]
             seen = keys <= query
+            _open(seen, blocks, total - new)
             if windowed is not None:
                 seen &= keys > query - windowed
             self._masks[key] = seen
@@ -198,20 +215,28 @@ class _Step:
         total: int,
         wide: int,
         window: int | None,
+        blocks: Blocks,
         device: torch.device,
     ) -> torch.Tensor:
         """Return the same for `rows` queries and `wide` keys, of which the last mean nothing."""
-        key = (new, total, -1 if window is None else -window - 2)
+        key = (new, total, -1 if window is None else -window - 2, blocks)
         if key not in self._masks:
             query = torch.arange(total - new, total - new + rows, device=device)[:, None]
             keys = torch.arange(wide, device=device)[None, :]
             # Of a query that is there only to fill up anything may come, but no division by zero.
             seen = keys <= query.clamp(max=total - 1)
+            _open(seen, blocks, total - new)
             if window is not None:
                 seen &= keys > query - window
                 seen[new:, 0] = True
             self._masks[key] = seen
         return self._masks[key]
+
+
+def _open(seen: torch.Tensor, blocks: Blocks, past: int) -> None:
+    """Let the tokens of a block see each other; `seen` begins at the query `past`."""
+    for first, stop in blocks:
+        seen[first - past : stop - past, first:stop] = True
 
 
 def _attend(
@@ -234,15 +259,24 @@ def _attend(
     layer: int = module.layer_idx  # type: ignore[assignment]
     attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)
-    for start, end, context in consilium_step.rows:
-        assert context.store is not None, "a context gets its room before it is run"
+    for start, end, context, blocks in consilium_step.rows:
+        assert context.stores, "a context gets its room before it is run"
         past = context.length
         total = past + end - start
-        keys, values = context.store[layer]
+        keys, values = context.layer(layer)
         keys[:, past:total] = key[0, :, start:end]
         values[:, past:total] = value[0, :, start:end]
+        # Of a model over several devices a layer may compute on another one than the KV lies on.
         out[:, :, start:end] = attend(
-            query[:, :, start:end], keys, values, total, consilium_step, sliding_window, scaling
+            query[:, :, start:end].to(keys.device),
+            keys,
+            values,
+            total,
+            consilium_step,
+            sliding_window,
+            # In the full layers of Gemma 4 pictures are read from left to right, too.
+            blocks if sliding_window is not None else (),
+            scaling,
         )
     return out.transpose(1, 2), None
 
@@ -254,6 +288,7 @@ def _attend_plain(
     total: int,
     step: _Step,
     window: int | None,
+    blocks: Blocks,
     scale: float | None,
 ) -> torch.Tensor:
     """Attend from [1, heads, rows, head_dim] over the first `total` of [kv heads, …, head_dim]."""
@@ -261,7 +296,7 @@ def _attend_plain(
         query,
         keys[None, :, :total],
         values[None, :, :total],
-        attn_mask=step.mask(query.shape[2], total, window, query.device),
+        attn_mask=step.mask(query.shape[2], total, window, blocks, query.device),
         scale=scale,
         enable_gqa=query.shape[1] != keys.shape[0],
     )
@@ -274,6 +309,7 @@ def _attend_padded(
     total: int,
     step: _Step,
     window: int | None,
+    blocks: Blocks,
     scale: float | None,
 ) -> torch.Tensor:
     """Do as `_attend_plain`, with sizes that are the same whatever stands beside a row.
@@ -288,7 +324,7 @@ def _attend_padded(
         F.pad(query, (0, 0, 0, padded - rows)),
         keys[None, :, :wide],
         values[None, :, :wide],
-        attn_mask=step.padded_mask(rows, padded, total, wide, window, query.device),
+        attn_mask=step.padded_mask(rows, padded, total, wide, window, blocks, query.device),
         scale=scale,
         enable_gqa=query.shape[1] != keys.shape[0],
     )
@@ -318,17 +354,3 @@ def _encoded(pictures: list[Features]) -> dict[str, Any]:
 
 def _no_mask(*args: object, **kwargs: object) -> None:
     return None
-
-
-def _refuse_unsupported(model: PreTrainedModel) -> None:
-    config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if refused := kinds & REFUSED_LAYERS:
-        raise UnsupportedModel(
-            f"{config.model_type} has {', '.join(sorted(refused))} layers, which this engine "
-            "cannot roll back to what was delivered"
-        )
-    if getattr(config, "num_kv_shared_layers", 0):
-        raise UnsupportedModel(f"{config.model_type} shares KV between layers")
-    if not getattr(model, "_supports_attention_backend", False):
-        raise UnsupportedModel(f"{config.model_type} does not use the attention interface")

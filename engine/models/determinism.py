@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from engine.kv.blocks import states_of
 from engine.kv.context import GRAIN, Context
 from engine.models.backend import Backend, Segment
 
@@ -13,7 +14,7 @@ WINDOWS = (TOKENS, 1, 7, 33)
 
 
 def is_deterministic(backend: Backend) -> bool:
-    """Compute one prompt in several ways and compare keys, values and logits bit for bit.
+    """Compute one prompt in several ways and compare bit for bit: keys, values, states, logits.
 
     Alone in one window, in windows of other sizes, and beside another session; a second or two
     with the embedded model on two cores.
@@ -24,15 +25,15 @@ def is_deterministic(backend: Backend) -> bool:
     ways = [_computed(backend, tokens, window) for window in WINDOWS[1:]]
     mates = [_computed(backend, tokens, window, mate=tokens[::-1]) for window in (TOKENS, 7)]
     return all(
-        torch.equal(kv, expected[0]) and torch.equal(logits, expected[1])
-        for kv, logits in (*ways, *mates)
+        all(torch.equal(one, other) for one, other in zip(way, expected, strict=True))
+        for way in (*ways, *mates)
     )
 
 
 def _computed(
     backend: Backend, tokens: list[int], window: int, mate: list[int] | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return keys and values of all tokens, and the logits behind the last one."""
+) -> list[torch.Tensor]:
+    """Return keys and values of all tokens, states, and the logits behind the last one."""
     context, beside = Context(backend.shape), Context(backend.shape)
     context.resize(GRAIN)
     beside.resize(GRAIN)
@@ -43,5 +44,4 @@ def _computed(
         if mate is not None and beside.length < len(mate):
             step.insert(0, Segment(beside, mate[beside.length :][: window // 2 + 1], False))
         logits = backend.run(step)[-1]
-    assert context.store is not None, "it was given room"
-    return context.store[:, :, :, :TOKENS], logits
+    return [context.read(0, TOKENS), *states_of(context).values(), logits]

@@ -10,14 +10,16 @@ import transformers
 from blake3 import blake3
 from jinja2 import TemplateError
 from PIL import Image
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, ProcessorMixin
+from transformers.models.auto import processing_auto
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.config import UnsupportedModel
 from engine.models.layout import Features, Picture
+from engine.models.vision import vision_parts
 
 # Families whose answers about pictures are proven to be those of `generate` (tests/engine).
-PROVEN = ("idefics3", "qwen2_5_vl", "qwen3_vl", "smolvlm")
+PROVEN = ("gemma4", "idefics3", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "smolvlm")
 
 # Outputs of a processor that are no input of a vision tower.
 _TEXT_OUTPUTS = {"input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids"}
@@ -45,14 +47,17 @@ class Eyes:
         self.placeholder: int = model.config.image_token_id
         # The text that a template puts where a picture stands.
         self.mark: str = processor.image_token
+        text = model.config.get_text_config(decoder=True)
+        # Whether the tokens of a picture see each other, and not only those before them.
+        self.sees_whole: bool = getattr(text, "use_bidirectional_attention", None) == "vision"
         self._has_positions = hasattr(model.model, "get_rope_index")
         self._settings = repr(sorted(processor.image_processor.to_dict().items())).encode()
 
     @classmethod
     def load(cls, folder: str, model: PreTrainedModel) -> Eyes:
         """Load the processor that belongs to `model`; raises `UnsupportedModel`."""
-        # Every family names its processor like its configuration.
-        name = type(model.config).__name__.removesuffix("Config") + "Processor"
+        names: dict[str, str] = processing_auto.PROCESSOR_MAPPING_NAMES  # type: ignore[attr-defined]
+        name = names[model.config.model_type]
         eyes = cls(model, _still(getattr(transformers, name)).from_pretrained(folder))
         if eyes._shown("x").count(eyes.mark) != 1:
             raise UnsupportedModel(f"the chat template of {folder} has no place for pictures")
@@ -90,7 +95,7 @@ class Eyes:
             images=[pixels], text=[self.mark], add_special_tokens=False, return_tensors="pt"
         )
         inputs = {name: value for name, value in made.items() if name not in _TEXT_OUTPUTS}
-        device = self._model.device
+        device = next(vision_parts(self._model)[0].parameters()).device
         seen = self._model.model.get_image_features(
             **{name: value.to(device) for name, value in inputs.items()}, return_dict=True
         )
@@ -99,9 +104,16 @@ class Eyes:
             digest=digest.digest(length=16),
             tokens=tuple(made["input_ids"][0].tolist()),
             placeholder=self.placeholder,
-            features=Features(_joined(seen.pooler_output), tuple(_joined(layer) for layer in deep)),
+            features=Features(
+                self._for_text(seen.pooler_output), tuple(self._for_text(one) for one in deep)
+            ),
             grid=inputs.get("image_grid_thw"),
         )
+
+    def _for_text(self, features: Any) -> torch.Tensor:
+        """Return one picture's features where and as exactly as the language model computes."""
+        embedding: Any = self._model.get_input_embeddings().weight
+        return _joined(features).to(embedding.device, embedding.dtype)
 
     def positions(
         self, tokens: list[int], pictures: list[Picture]
@@ -131,8 +143,18 @@ def _joined(features: Any) -> torch.Tensor:
 def _still(processor: Any) -> Any:
     """Return the processor class without its video part, which needs torchvision to exist."""
     takes = inspect.signature(processor.__init__).parameters
+    names: list[str] = processor.get_attributes()
 
-    class Still(processor):  # type: ignore[misc]
+    class Parts(ProcessorMixin):
+        # Gets what the family's own constructor passes on, which has a part for every name.
+        def __init__(self, *parts: object, chat_template: str | None, **named: object) -> None:
+            given = {**dict(zip(names, parts, strict=False)), **named}
+            kept = {name: given.pop(name) for name in self.get_attributes()}  # type: ignore[no-untyped-call]
+            super().__init__(**kept, chat_template=chat_template)  # type: ignore[no-untyped-call]
+            for name in given:
+                setattr(self, name, None)
+
+    class Still(processor, Parts):  # type: ignore[misc]
         # `from_pretrained` reads from this signature what it may pass.
         def __init__(
             self,
@@ -141,12 +163,11 @@ def _still(processor: Any) -> Any:
             image_seq_len: int | None = None,
             chat_template: str | None = None,
         ) -> None:
-            settings: dict[str, object] = {"chat_template": chat_template}
+            settings: dict[str, object] = {name: None for name in names if name in takes}
+            settings |= {"image_processor": image_processor, "tokenizer": tokenizer}
             if image_seq_len is not None and "image_seq_len" in takes:
                 settings["image_seq_len"] = image_seq_len
-            if "video_processor" in takes:
-                settings["video_processor"] = None
-            super().__init__(image_processor, tokenizer, **settings)
+            super().__init__(**settings, chat_template=chat_template)
 
         @classmethod
         def get_attributes(cls) -> list[str]:

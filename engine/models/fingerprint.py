@@ -13,10 +13,11 @@ from transformers import PreTrainedModel
 _SAYS_NOTHING = ("_name_or_path", "transformers_version")
 
 
-def fingerprint(model: PreTrainedModel, *, is_deterministic: bool) -> bytes:
+def fingerprint(model: PreTrainedModel, arithmetic: tuple[bool, ...]) -> bytes:
     """Return a digest of all weights, the configuration and the machine's kind of arithmetic.
 
-    Read from memory, so that neither a renamed folder nor a changed file can pass for another.
+    `arithmetic` are the switches that change the order in which numbers are added. Read from
+    memory, so that neither a renamed folder nor a changed file can pass for another.
     """
     config = {k: v for k, v in model.config.to_dict().items() if k not in _SAYS_NOTHING}
     device = next(model.parameters()).device
@@ -26,7 +27,7 @@ def fingerprint(model: PreTrainedModel, *, is_deterministic: bool) -> bytes:
         else torch.cuda.get_device_name(device)
     )
     digest = blake3(max_threads=blake3.AUTO)
-    about = [torch.__version__, transformers.__version__, where, is_deterministic, config]
+    about = [torch.__version__, transformers.__version__, where, arithmetic, config]
     digest.update(json.dumps(about, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

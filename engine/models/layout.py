@@ -67,13 +67,31 @@ class Placed:
 class Layout:
     """A prompt's pictures and, where they bend them, its positions.
 
-    `positions` is [axes, prompt tokens]; None where the position of a token is its index. Behind
-    the prompt every axis goes on by one from index + `delta`.
+    `blocks` are the runs of tokens `[start, stop)` that see each other, later ones too: a step
+    computes each of them as a whole. `positions` is [axes, prompt tokens]; None where the position
+    of a token is its index. Behind the prompt every axis goes on by one from index + `delta`.
     """
 
     placed: tuple[Placed, ...] = ()
     positions: torch.Tensor | None = None
     delta: int = 0
+    blocks: tuple[tuple[int, int], ...] = ()
+
+    def whole(self, start: int, count: int) -> int:
+        """Return how many tokens from `start` on to compute instead of `count`, no block cut.
+
+        Fewer, up to the block that `count` ends in; or all of that block when it is the next.
+        """
+        for first, stop in self.blocks:
+            if first < start + count < stop:
+                return first - start if first > start else stop - start
+        return count
+
+    def blocks_of(self, start: int, stop: int) -> tuple[tuple[int, int], ...]:
+        """Return the blocks among the tokens `[start, stop)`, which cut none."""
+        among = tuple(block for block in self.blocks if block[0] < stop and block[1] > start)
+        assert all(start <= first and last <= stop for first, last in among), "a block was cut"
+        return among
 
     def positions_of(self, start: int, stop: int) -> torch.Tensor:
         """Return the positions of the tokens `[start, stop)`: [axes, stop - start]."""
@@ -95,3 +113,17 @@ class Layout:
             if rows[0] < rows[1]:
                 parts.append(placed.picture.features.part(*rows))
         return parts
+
+
+def runs(placed: tuple[Placed, ...]) -> tuple[tuple[int, int], ...]:
+    """Return the runs of placeholders of some pictures; those that touch are one."""
+    found: list[tuple[int, int]] = []
+    for each in placed:
+        for index, token in enumerate(each.picture.tokens, each.start):
+            if token != each.picture.placeholder:
+                continue
+            if found and found[-1][1] == index:
+                found[-1] = (found[-1][0], index + 1)
+            else:
+                found.append((index, index + 1))
+    return tuple(found)

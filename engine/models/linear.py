@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 from torch import nn
 
@@ -20,6 +22,8 @@ class PackedLinear(nn.Module):
         # The layout serves any number of rows; 1 only says what to expect most.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 1)
         self._bias = linear.bias
+        # Empty: some vision towers ask a layer's weight for its dtype, and for nothing else.
+        self.weight = torch.empty(0, dtype=linear.weight.dtype)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return `rows` [..., in] as [..., out]."""
@@ -36,18 +40,23 @@ class PackedLinear(nn.Module):
         return out
 
 
+def can_pack(linear: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a layer is a plain bf16 one on a CPU that has the kernels."""
+    # A subclass may compute something else than its weight says.
+    if type(linear) is not nn.Linear:
+        return False
+    if not (linear.weight.dtype is torch.bfloat16 and linear.weight.is_cpu):
+        return False
+    has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return bool(has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def pack(model: nn.Module, max_rows: int | None = None) -> int:
     """Replace the linear layers of a bf16 model on a CPU that can; return how many."""
-    has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not (has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
-        return 0
     packed = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            # A subclass may compute something else than its weight says.
-            if type(child) is not nn.Linear:
-                continue
-            if child.weight.dtype is torch.bfloat16 and child.weight.is_cpu:
+            if can_pack(child):
                 setattr(parent, name, PackedLinear(child, max_rows))
                 packed += 1
     return packed

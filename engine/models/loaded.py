@@ -18,6 +18,7 @@ from engine.embedded import read_manifest
 from engine.models.backend import Backend
 from engine.models.determinism import is_deterministic
 from engine.models.eyes import Eyes
+from engine.models.guide import Guides
 from engine.prompt import PromptWriter
 from engine.text.detokenize import Detokenizer
 
@@ -41,6 +42,7 @@ class LoadedModel:
     writer: PromptWriter
     end_tokens: frozenset[int]
     languages: tuple[str, ...] | None
+    guides: Guides
     eyes: Eyes | None = None
 
     @classmethod
@@ -63,6 +65,9 @@ class LoadedModel:
                 config.device,
                 is_deterministic=config.deterministic,
                 is_named=config.keeps_on_disk,
+                memory=config.device_bytes,
+                vision_device=config.vision_device,
+                vision_dtype=config.vision_dtype,
             )
         if config.deterministic:
             progress("determinism")
@@ -95,14 +100,16 @@ class LoadedModel:
         eyes: Eyes | None = None,
     ) -> LoadedModel:
         """Put together a model that is in memory already."""
+        end_tokens = _end_tokens(backend, tokenizer)
         return cls(
             name=name,
             backend=backend,
             tokenizer=tokenizer,
             detokenizer=Detokenizer(tokenizer),
             writer=PromptWriter(tokenizer, eyes),
-            end_tokens=_end_tokens(backend, tokenizer),
+            end_tokens=end_tokens,
             languages=languages,
+            guides=Guides(tokenizer, backend.vocabulary, end_tokens),
             eyes=eyes,
         )
 

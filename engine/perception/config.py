@@ -19,6 +19,9 @@ class PerceptionConfig:
 
     max_bytes: int = 512 * 1024 * 1024
     max_pixels: int = 100_000_000
+    # Deflate makes a thousand bytes of one at most, and a blank page is all but that; only formats
+    # that say "and so on" make more. Counted from 64 MiB of pixels on.
+    max_ratio: int = 2_000
     # 500 Mpx are 2,000 frames of 512 x 512, and 1 GB on the disk as 16-bit samples.
     max_series_pixels: int = 500_000_000
     max_open: int = 64

@@ -14,6 +14,7 @@ from magika import Magika
 from PIL import ExifTags, Image
 
 from engine.api import EngineCode, EngineError
+from engine.perception.heif import AVIF, HEAD_BYTES, HEIC, heif_ends, heif_type, register
 
 # The check is ours and comes before any decoding; Pillow's own is a warning first, an error later.
 Image.MAX_IMAGE_PIXELS = None
@@ -25,12 +26,21 @@ _PILLOW_FORMAT = {
     "image/gif": "GIF",
     "image/bmp": "BMP",
     "image/tiff": "TIFF",
+    AVIF: "AVIF",
+    HEIC: "HEIF",
 }
+# Their decoders turn them while loading, and report them turned.
+TURNED_BY_DECODER = frozenset({"image/tiff", HEIC})
 
 DICOM = "application/dicom"
 
+# Flat pictures below this are harmless however small their files are.
+_MANY_BYTES = 64 * 1024 * 1024
+
 # What senders write for the same thing.
 _SAME_TYPE = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-ms-bmp": "image/bmp"}
+_SAME_TYPE |= {"image/apng": "image/png", "image/x-png": "image/png", "image/tif": "image/tiff"}
+_SAME_TYPE |= {"image/heif": HEIC, "image/heic-sequence": HEIC, "image/avif-sequence": AVIF}
 
 # Sizes that the second header of a BMP may have; "BM" alone also begins English sentences.
 _BMP_HEADERS = {12, 40, 52, 56, 64, 108, 124}
@@ -59,11 +69,13 @@ class Kind:
     orientation: int
 
 
-def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
+def identify(path: str, *, max_bytes: int, max_pixels: int, max_ratio: int = 2_000) -> Kind:
     """Tell what the file is without decoding its pixels.
 
+    `max_ratio` is how many bytes of pixels one byte of the file may become, where they are many.
+
     Raises `EngineError`: `media_empty`, `media_too_big`, `media_unsupported`, `media_truncated`,
-    `media_corrupt`, `media_too_many_pixels`.
+    `media_corrupt`, `media_too_many_pixels`, `media_too_dense`.
     """
     check_size(path, max_bytes)
     media_type = _type_by_magic(path)
@@ -85,13 +97,13 @@ def identify(path: str, *, max_bytes: int, max_pixels: int) -> Kind:
                     f"The picture has {width:,} x {height:,} pixels; "
                     f"at most {max_pixels:,} in all are decoded.",
                 )
+            _check_ratio(path, picture, max_ratio)
             orientation = _orientation(path, picture, media_type)
     except DAMAGE as damage:
         raise EngineError(
             EngineCode.MEDIA_CORRUPT, f"The header of this {media_type} file is damaged."
         ) from damage
-    # Pillow reports a TIFF already turned.
-    if orientation >= 5 and media_type != "image/tiff":
+    if orientation >= 5 and media_type not in TURNED_BY_DECODER:
         width, height = height, width
     return Kind(media_type, width, height, orientation)
 
@@ -105,6 +117,19 @@ def check_size(path: str, max_bytes: int) -> None:
         raise EngineError(
             EngineCode.MEDIA_TOO_BIG,
             f"The file has {size:,} bytes; at most {max_bytes:,} are looked at.",
+        )
+
+
+def _check_ratio(path: str, picture: Image.Image, max_ratio: int) -> None:
+    """Raise `EngineError` `media_too_dense` for a few bytes that would fill the memory."""
+    sample_bytes = 4 if picture.mode in ("I", "F") else 2 if ";16" in picture.mode else 1
+    decoded = picture.width * picture.height * len(picture.getbands()) * sample_bytes
+    size = os.path.getsize(path)
+    if decoded >= _MANY_BYTES and decoded > max_ratio * size:
+        raise EngineError(
+            EngineCode.MEDIA_TOO_DENSE,
+            f"{size:,} bytes would become {decoded:,} of pixels; "
+            f"at most {max_ratio:,} times as many are decoded.",
         )
 
 
@@ -123,6 +148,8 @@ def is_dicom(path: str) -> bool:
 
 def open_picture(path: str, media_type: str) -> Image.Image:
     """Open lazily and only with the decoder of `media_type`."""
+    if media_type == HEIC:
+        register()
     return Image.open(path, formats=[_PILLOW_FORMAT[media_type]])
 
 
@@ -144,7 +171,7 @@ def cut_short(media_type: str) -> EngineError:
 
 def _type_by_magic(path: str) -> str | None:
     with open(path, "rb") as file:
-        head = file.read(32)
+        head = file.read(HEAD_BYTES)
     if head.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -153,11 +180,12 @@ def _type_by_magic(path: str) -> str | None:
         return "image/webp"
     if head[:6] in (b"GIF87a", b"GIF89a"):
         return "image/gif"
-    if head[:4] in (b"II*\0", b"MM\0*"):
+    # The second pair is BigTIFF, of files that may pass 4 GB.
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         return "image/tiff"
     if head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
         return "image/bmp"
-    return None
+    return heif_type(head)
 
 
 @lru_cache(maxsize=1)
@@ -266,4 +294,6 @@ _ENDS: dict[str, Callable[[str], bool]] = {
     "image/jpeg": _jpeg_ends,
     "image/webp": _webp_ends,
     "image/gif": _gif_ends,
+    AVIF: heif_ends,
+    HEIC: heif_ends,
 }

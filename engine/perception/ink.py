@@ -15,6 +15,10 @@ _CELL_GAP = 1.2
 _INK_SHARE = 0.25
 _FAINTEST_INK = 24
 
+# A rule has ink on at least this share of its length, and less than that beside it.
+_BROKEN_RULE = 0.4
+_BESIDE_RULE = 0.25
+
 
 @dataclass(frozen=True)
 class Rect:
@@ -52,7 +56,8 @@ def tight_pieces(pixels: NDArray[np.uint8], padded: Rect) -> list[Rect]:
         return [padded]
     ink = (contrast >= max(_FAINTEST_INK, _INK_SHARE * strongest)).astype(np.uint8)
     upright = _vertical_rules(ink)
-    letters = np.where(upright | _horizontal_rules(ink, padded.height), 0, ink).astype(np.uint8)
+    level = _horizontal_rules(ink, padded.height) | _broken_rules(ink, margin)
+    letters = np.where(upright | level, 0, ink).astype(np.uint8)
     inner = Rect(padded.x0 - x0, padded.y0 - y0, padded.x1 - x0, padded.y1 - y0)
     glyphs = _glyphs(letters, inner)
     if not glyphs:
@@ -67,19 +72,38 @@ def tight_pieces(pixels: NDArray[np.uint8], padded: Rect) -> list[Rect]:
 def _vertical_rules(ink: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Strokes as high as the whole region, which has a margin that no letter fills."""
     kernel = np.ones((max(3, int(ink.shape[0] * 0.95)), 1), np.uint8)
-    return _opened(ink, kernel)
+    return _opened(ink, kernel, np.ones((1, 3), np.uint8))
 
 
 def _horizontal_rules(ink: NDArray[np.uint8], line_height: int) -> NDArray[np.uint8]:
     """Strokes across the whole region or longer than twice the line height; a dash is neither."""
     length = min(2 * line_height, int(ink.shape[1] * 0.95))
-    return _opened(ink, np.ones((1, max(3, length)), np.uint8))
+    return _opened(ink, np.ones((1, max(3, length)), np.uint8), np.ones((3, 1), np.uint8))
 
 
-def _opened(ink: NDArray[np.uint8], kernel: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _broken_rules(ink: NDArray[np.uint8], margin: int) -> NDArray[np.uint8]:
+    """Thin lines of many pieces, as blur and compression leave of rules.
+
+    They go on into both margins, where no letter stands.
+    """
+    thick = cv2.dilate(ink, np.ones((3, 1), np.uint8))
+    share = thick.mean(axis=1)
+    # What lies three rows above and below is another line or nothing.
+    beside = np.pad(ink.mean(axis=1), 3)
+    is_thin = np.maximum(beside[:-6], beside[6:]) < _BESIDE_RULE
+    goes_on = thick[:, :margin].any(axis=1) & thick[:, -margin:].any(axis=1)
+    rows = ((share >= _BROKEN_RULE) & is_thin & goes_on).astype(np.uint8)[:, None]
+    wide = cv2.dilate(rows, np.ones((3, 1), np.uint8))
+    return np.repeat(np.asarray(wide, dtype=np.uint8).reshape(-1, 1), ink.shape[1], axis=1)
+
+
+def _opened(
+    ink: NDArray[np.uint8], kernel: NDArray[np.uint8], across: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
     if kernel.shape[0] > ink.shape[0] or kernel.shape[1] > ink.shape[1]:
         return np.zeros_like(ink)
-    rules = cv2.morphologyEx(ink, cv2.MORPH_OPEN, kernel)
+    # A rule that climbs by a pixel on its way, as on a page not quite straight, is one as well.
+    rules = cv2.morphologyEx(cv2.dilate(ink, across), cv2.MORPH_OPEN, kernel)
     # One pixel more takes the soft edge of an antialiased rule along.
     return np.asarray(cv2.dilate(rules, np.ones((3, 3), np.uint8)), dtype=np.uint8)
 

@@ -1,201 +1,335 @@
-"""Values, reference ranges and marks of lab sheets as numbers; nothing is ever guessed."""
+"""Values, reference ranges and marks of lab sheets, and the flag; nothing is ever guessed."""
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.api import Flag
-
-_NUMBER = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
-_NUMBER_ONLY = re.compile(_NUMBER)
-_CENSORED = re.compile(rf"([<>]=?)({_NUMBER})")
-_BETWEEN = re.compile(rf"({_NUMBER})(?:-|~|to|至)({_NUMBER})")
-_BOUND = re.compile(rf"([<>]=?)({_NUMBER})")
-# A unit behind a range: "3.5-9.5 10^9/L", "<5.2mmol/L", "35-45 %". A bare letter is none: "13-17 M"
-# speaks of men.
-_RANGE_UNIT = re.compile(
-    r"(?<=\d)(?:\s+10[\^*x]?\d*/\S+|\s*[A-Za-zμ%][\w%.*^]*/\S+|\s*(?:%|fl|pg|s|sec|mmhg))$",
-    re.IGNORECASE,
+from engine.api import Doubt, Flag
+from engine.perception.labnumber import (
+    MARKS,
+    NUMBER,
+    ONE_GROUP,
+    DecimalMark,
+    is_number,
+    plain,
+    read_number,
+    swapped,
+    to_float,
 )
+from engine.perception.labunit import same_unit, split_unit
+from engine.perception.labwords import Grades, grade_range, grades_of
 
-# Commas that no thousands have: "5,6", "0,850"; and what shows that commas part thousands.
-_DECIMAL_COMMA = re.compile(r"(?<![\d,.])(?:\d+,(?:\d{1,2}|\d{4,})|0\d*,\d+)(?![\d,.])")
-_NO_DECIMAL_COMMA = re.compile(r"\d\.\d|,\d+,")
-_ONE_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
-_POINT = re.compile(r"(?<![\d,])\d+\.\d")
-_POINT_OR_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
+_OTHER: dict[DecimalMark, DecimalMark] = {".": ",", ",": "."}
 
-# A raised digit behind a value points to a footnote: NFKC would make 5.62 of "5.6²".
-_RAISED = str.maketrans({raised: f"^{digit}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
-_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−﹣", "-"))
-_SIGNS = str.maketrans({"≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">=", "≦": "<=", "≧": ">=", "∼": "~"})
+_UNDER = r"<=?|upto|lessthan|below|小于等于|小于|低于|不超过|不大于"
+_OVER = r">=?|greaterthan|morethan|above|atleast|over|大于等于|大于|高于|不低于|不小于"
+_BETWEEN = {
+    mark: re.compile(rf"({number})(?:-|~|to|至|到)({number})") for mark, number in NUMBER.items()
+}
+_BOUND = {
+    mark: re.compile(rf"(?:({_UNDER})|({_OVER}))({number})") for mark, number in NUMBER.items()
+}
+_BOUND_BEHIND = {
+    mark: re.compile(rf"({number})(?:(及?以下|orless|orbelow)|(及?以上|ormore|orabove))")
+    for mark, number in NUMBER.items()
+}
+_CENSORED = {mark: re.compile(rf"([<>]=?)({number})") for mark, number in NUMBER.items()}
 
-_NEGATIVE = {"negative", "neg", "neg.", "阴性", "(-)", "-", "阴性(-)", "non-reactive"}
-_NEGATIVE |= {"nonreactive", "not detected", "none detected", "未检出", "未见", "absent"}
-_POSITIVE = {"positive", "pos", "pos.", "阳性", "(+)", "+", "++", "+++", "++++", "阳性(+)"}
-_POSITIVE |= {"1+", "2+", "3+", "4+", "+1", "+2", "+3", "+4", "reactive", "detected", "检出"}
-_POSITIVE |= {"weakly positive", "弱阳性", "present", "±", "+-", "trace"}
-
-MARKS = {"h", "l", "hh", "ll", "high", "low", "*", "**", "↑", "↓", "↑↑", "↓↓", "a", "偏高", "偏低"}
-MARKS |= {"高", "低", "n", "normal", "正常", "异常", "abnormal", "h*", "l*", "↑*", "↓*"}
-_MARK_AT_END = re.compile(r"^(.*\d)\s*(HH|LL|H|L|\*+|↑+|↓+)$")
-_MARK_AT_START = re.compile(r"^(HH|LL|H|L|\*+|↑+|↓+)\s*(\d.*)$")
+FLAG_MARKS = {"h", "l", "hh", "ll", "high", "low", "*", "**", "↑", "↓", "↑↑", "↓↓", "a", "偏高"}
+FLAG_MARKS |= {
+    "偏低",
+    "高",
+    "低",
+    "n",
+    "normal",
+    "正常",
+    "异常",
+    "abnormal",
+    "h*",
+    "l*",
+    "↑*",
+    "↓*",
+}
+_HIGH_MARKS = {"h", "hh", "high", "↑", "↑↑", "偏高", "高", "h*", "↑*"}
+_LOW_MARKS = {"l", "ll", "low", "↓", "↓↓", "偏低", "低", "l*", "↓*"}
+_NORMAL_MARKS = {"n", "normal", "正常"}
+_ARROWS = str.maketrans(dict.fromkeys("⬆⇧⇑▲△", "↑") | dict.fromkeys("⬇⇩⇓▼▽", "↓"))
+_MARK = r"HH|LL|High|Low|[HL]\*?|\*+|↑+\*?|↓+\*?|偏高|偏低|高|低"
+_MARK_AT_END = re.compile(rf"^(.*[\d+)性])\s*(?:({_MARK})|[(\[]({_MARK})[)\]])$")
+_MARK_AT_START = re.compile(rf"^(?:({_MARK})|[(\[]({_MARK})[)\]])\s*([<>]?=?\s?\d.*)$")
 
 
 @dataclass(frozen=True)
 class Range:
-    """A reference range; a missing bound is infinite. `words` is set for a qualitative one."""
+    """A reference range; a missing bound is infinite. `grades` is set for one in words."""
 
     low: float = -math.inf
     high: float = math.inf
-    words: str | None = None
+    grades: Grades | None = None
 
 
 @dataclass(frozen=True)
 class Value:
-    """A measured value lies in `[low, high]`: one point unless the sheet says "<x" or ">x"."""
+    """A measured value lies in `[low, high]`: one point unless the sheet says "<x" or ">x".
+
+    `is_open` says that the finite bound itself is not meant: "<5" but not "≤5".
+    """
 
     low: float
     high: float
+    is_open: bool = False
 
 
-def plain(text: str) -> str:
-    """Bring full-width forms, dashes, raised digits and comparison signs to one spelling."""
-    spelled = unicodedata.normalize("NFKC", text.translate(_RAISED))
-    return spelled.translate(_DASHES).translate(_SIGNS).strip()
+@dataclass(frozen=True)
+class Judgement:
+    """What one row says; `doubt` names what could not be read with certainty."""
+
+    flag: Flag = "unknown"
+    doubt: Doubt | None = None
+    number: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
-def parse_number(text: str) -> float | None:
-    """Return the number, thousands grouped by commas allowed; `None` when it is anything else."""
-    compact = plain(text)
-    if not _NUMBER_ONLY.fullmatch(compact):
-        return None
-    return float(compact.replace(",", ""))
-
-
-def parse_value(text: str) -> Value | None:
+def parse_value(text: str, mark: DecimalMark = ".") -> Value | None:
     """Return where the value lies; `None` when it is no number."""
-    number = parse_number(text)
+    number = read_number(text, mark)
     if number is not None:
         return Value(number, number)
-    censored = _CENSORED.fullmatch(plain(text).replace(" ", ""))
+    censored = _CENSORED[mark].fullmatch(plain(text).replace(" ", ""))
     if censored is None:
         return None
-    bound = float(censored[2].replace(",", ""))
-    return Value(-math.inf, bound) if censored[1].startswith("<") else Value(bound, math.inf)
+    bound, is_open = to_float(censored[2], mark), not censored[1].endswith("=")
+    if censored[1].startswith("<"):
+        return Value(-math.inf, bound, is_open)
+    return Value(bound, math.inf, is_open)
 
 
-def parse_range(text: str) -> Range | None:
+def parse_range(text: str, mark: DecimalMark = ".") -> Range | None:
     """Return the range; `None` when it cannot be read with certainty."""
-    spelled = plain(text)
-    # A dash alone in a range's place says that there is none.
-    if spelled != "-" and (word := _quality(spelled)):
-        return Range(words=word)
+    # Chinese sheets print the dash of two letters' width.
+    spelled = plain(text.replace("——", "~"))
+    if grades := grade_range(spelled):
+        return Range(grades=grades)
     spelled = re.sub(r"^[(\[](.*)[)\]]$", r"\1", spelled).strip()
-    for candidate in (spelled, _RANGE_UNIT.sub("", spelled)):
+    for candidate in (spelled, split_unit(spelled)[0]):
         compact = re.sub(r"\s+", "", candidate).lower()
-        if between := _BETWEEN.fullmatch(compact):
-            # "1.003-1,030": one of both marks was read wrongly, or printed so.
-            if any(map(_ONE_GROUP.fullmatch, between.groups())) and _POINT.search(compact):
+        compact = re.sub(r"^[(\[](.*)[)\]]$", r"\1", compact)
+        if between := _BETWEEN[mark].fullmatch(compact):
+            if _mixes_marks(between.groups()):
                 return None
-            low, high = (float(bound.replace(",", "")) for bound in between.groups())
+            low, high = (to_float(bound, mark) for bound in between.groups())
+            # "137--147" has a long dash: no range goes from 137 down to -147.
+            high = -high if low > high and "--" in compact else high
             return Range(low, high) if low <= high else None
-        if bound := _BOUND.fullmatch(compact):
-            limit = float(bound[2].replace(",", ""))
-            return Range(high=limit) if bound[1].startswith("<") else Range(low=limit)
+        if bound := _BOUND[mark].fullmatch(compact):
+            limit = to_float(bound[3], mark)
+            return Range(high=limit) if bound[1] else Range(low=limit)
+        if bound := _BOUND_BEHIND[mark].fullmatch(compact):
+            limit = to_float(bound[1], mark)
+            return Range(high=limit) if bound[2] else Range(low=limit)
     return None
 
 
-def with_points(value_text: str, range_text: str) -> tuple[str, str]:
-    """Bring decimal commas to points where the range can be read in no other way."""
-    value, limits = plain(value_text), plain(range_text)
-    if _DECIMAL_COMMA.search(limits) and not _NO_DECIMAL_COMMA.search(f"{value} {limits}"):
-        return value.replace(",", "."), limits.replace(",", ".")
-    return value_text, range_text
+def _mixes_marks(bounds: tuple[str, ...]) -> bool:
+    """Whether one of both marks of "1.003-1,030" was read wrongly, or printed so."""
+    marks = ["".join(mark for mark in ".," if mark in bound) for bound in bounds]
+    return any(ONE_GROUP.fullmatch(bound) for bound in bounds) and set(marks) >= {".", ","}
+
+
+# -- the flag ------------------------------------------------------------------------------------
 
 
 def decide(value_text: str, range_text: str) -> Flag:
-    """Return the flag from value and range alone; a value on the bound is normal.
+    """Return the flag of a row that stands alone."""
+    return judge(value_text, range_text).flag
 
-    A mark that separates three digits may be a decimal point or part thousands: where the other
-    reading would be another story, nothing is said.
+
+def judge(
+    value_text: str, range_text: str, *, unit: str = "", sheet_mark: DecimalMark | None = None
+) -> Judgement:
+    """Compare value and range; a value on the bound is normal.
+
+    Where a mark may be a decimal point or part thousands, both readings are made, and a flag is
+    said only when they agree or `sheet_mark` and the row leave one of them.
     """
-    flag = _decide(value_text, range_text)
-    value = plain(value_text)
-    if flag in ("low", "high") and _ONE_GROUP.fullmatch(value):
-        return "unknown" if _decide(value.replace(",", "."), range_text) == "normal" else flag
-    if flag in ("low", "high") and _POINT_OR_GROUP.fullmatch(value) and "." not in range_text:
-        return flag if _decide(value.replace(".", ""), range_text) == flag else "unknown"
-    return flag
+    value, limits = plain(value_text), plain(range_text)
+    if not limits or limits in ("-", "--", "/"):
+        return _alone(value, sheet_mark)
+    if grade_range(limits) is not None or not any(parse_range(limits, mark) for mark in MARKS):
+        flag, doubt = _in_words(value, limits)
+        return replace(_alone(value, sheet_mark), flag=flag, doubt=doubt)
+    if not same_unit(unit, split_unit(limits)[1]):
+        return replace(_alone(value, sheet_mark), doubt="unit")
+    readings = {mark: made for mark in MARKS if (made := _reading(value, limits, mark)) is not None}
+    if sheet_mark is not None and readings:
+        if sheet_mark not in readings:
+            return Judgement(doubt="separator")
+        readings = {sheet_mark: readings[sheet_mark]}
+    return _chosen(value, limits, readings, sheet_mark)
 
 
-def needs_second_look(value_text: str, range_text: str) -> bool:
-    """Whether a decimal point lost or won by the reader could have made the value abnormal."""
-    number = parse_number(value_text)
-    if number is None or _decide(value_text, range_text) not in ("low", "high"):
-        return False
-    shifted = (number * 10.0**power for power in (-3, -2, -1, 1, 2, 3))
-    return any(_decide(f"{other:f}", range_text) == "normal" for other in shifted)
+def _alone(value: str, sheet_mark: DecimalMark | None) -> Judgement:
+    """Return the number of a value that has no range to be compared with."""
+    numbers = {
+        read_number(value, mark) for mark in (MARKS if sheet_mark is None else (sheet_mark,))
+    }
+    numbers.discard(None)
+    if len(numbers) == 1:
+        return Judgement(number=numbers.pop())
+    return Judgement(doubt="separator" if numbers else None)
 
 
-def _decide(value_text: str, range_text: str) -> Flag:
-    limits = parse_range(range_text)
-    if limits is None:
-        return "unknown"
-    if limits.words is not None:
-        found = _quality(plain(value_text))
-        if found is None:
-            return "unknown"
-        return "normal" if found == limits.words else "abnormal"
-    value = parse_value(value_text)
-    if value is None:
-        return "unknown"
+def _in_words(value: str, limits: str) -> tuple[Flag, Doubt | None]:
+    allowed, found = grade_range(limits), grades_of(value)
+    if allowed is None:
+        # "Yellow" where "Yellow" is normal; of other words nobody knows what they mean.
+        is_same = value.lower() == limits.lower() and any(map(str.isalpha, value))
+        return ("normal", None) if is_same else ("unknown", "range")
+    if found is None:
+        return "unknown", "value"
+    if allowed[0] <= found[0] and found[1] <= allowed[1]:
+        return "normal", None
+    if found[1] < allowed[0] or found[0] > allowed[1]:
+        return "abnormal", None
+    return "unknown", "value"
+
+
+def _reading(value_text: str, range_text: str, mark: DecimalMark) -> Judgement | None:
+    """Return what the row says under one decimal mark; `None` when it cannot be written so."""
+    value, limits = parse_value(value_text, mark), parse_range(range_text, mark)
+    if value is None or limits is None:
+        return None
+    return Judgement(
+        flag=_compared(value, limits),
+        number=value.low if value.low == value.high else None,
+        low=limits.low if limits.low > -math.inf else None,
+        high=limits.high if limits.high < math.inf else None,
+    )
+
+
+def _compared(value: Value, limits: Range) -> Flag:
     if value.low >= limits.low and value.high <= limits.high:
         return "normal"
     # "<5" says less than 5, so against a lower bound of 5 it is low though the bound is not.
-    censored = value.low != value.high
-    if value.high < limits.low or (censored and value.high == limits.low):
+    if value.high < limits.low or (value.is_open and value.high == limits.low):
         return "low"
-    if value.low > limits.high or (censored and value.low == limits.high):
+    if value.low > limits.high or (value.is_open and value.low == limits.high):
         return "high"
     return "unknown"
 
 
-def clean_unit(text: str) -> str:
-    """Mend what readers take for something that no unit is: "mlU/L", "10°9/L", "109/L"."""
-    mended = re.sub(r"^([mμµu]?)[l1|]U/", r"\1IU/", text.strip())
-    return re.sub(r"^([x×]?\s?10)[\^*°]?(3|6|9|12)\s?/", r"\1^\2/", mended)
+def _chosen(
+    value: str,
+    limits: str,
+    readings: dict[DecimalMark, Judgement],
+    sheet_mark: DecimalMark | None,
+) -> Judgement:
+    """Choose among the readings that the row allows; with none or several, say the doubt."""
+    if not readings:
+        return _unreadable(value, limits)
+    if len(set(readings.values())) > 1:
+        point, comma = readings["."], readings[","]
+        if _is_far_below(comma) and (point.low, point.high) == (comma.low, comma.high):
+            return point
+        # The flag may be the same under both; the number is not.
+        flag = point.flag if point.flag == comma.flag else "unknown"
+        return Judgement(flag=flag, doubt="separator")
+    mark, judged = next(iter(readings.items()))
+    is_settled = sheet_mark == mark or parse_range(limits, _OTHER[mark]) is None
+    # "5,6" beside "3-5": a comma on the value alone may be a point that was read wrongly.
+    is_lone_comma = mark == "," and len(readings) == 1 and "." not in value and not is_settled
+    if is_lone_comma or not _is_one_story(value, limits, mark, judged, is_settled):
+        return replace(judged, flag="unknown", doubt="separator", number=None)
+    return judged
+
+
+def _is_far_below(reading: Judgement) -> bool:
+    """Whether the value is under a hundredth of its lower bound: 1.250 in 125-350 is not meant."""
+    return bool(reading.low and reading.number is not None and reading.number <= reading.low / 100)
+
+
+def _is_one_story(
+    value: str, limits: str, mark: DecimalMark, judged: Judgement, is_settled: bool
+) -> bool:
+    """Whether "1,005" stays out of range, or is not so at all, when its mark means the other."""
+    if judged.flag not in ("low", "high"):
+        return True
+    if not is_settled:
+        turned = _reading(value, swapped(limits), mark)
+        if turned is not None and turned.flag != judged.flag:
+            return False
+    if not ONE_GROUP.fullmatch(value):
+        return True
+    if is_settled and mark in value:
+        return True
+    other = _reading(swapped(value), limits, mark)
+    if other is None or other.flag == judged.flag or _is_far_below(other):
+        return True
+    # A settled mark leaves only the fault of reading that would call a normal value abnormal.
+    return is_settled and other.flag != "normal"
+
+
+def _unreadable(value: str, limits: str) -> Judgement:
+    """Name what is in the way, with the bounds where they are certain."""
+    ranges = [found for mark in MARKS if (found := parse_range(limits, mark)) is not None]
+    is_value = any(parse_value(value, mark) for mark in MARKS)
+    certain = ranges[0] if len(set(ranges)) == 1 else Range()
+    return Judgement(
+        doubt="separator" if is_value else "value",
+        low=certain.low if certain.low > -math.inf else None,
+        high=certain.high if certain.high < math.inf else None,
+    )
+
+
+def needs_second_look(
+    flag: Flag, number: float | None, low: float | None, high: float | None
+) -> bool:
+    """Whether a decimal point lost or won by the reader could have made the value abnormal."""
+    if number is None or flag not in ("low", "high"):
+        return False
+    bottom, top = -math.inf if low is None else low, math.inf if high is None else high
+    shifted = (number * 10.0**power for power in (-3, -2, -1, 1, 2, 3))
+    return any(bottom <= other <= top for other in shifted)
+
+
+# -- what a cell could be ------------------------------------------------------------------------
 
 
 def split_mark(text: str) -> tuple[str, str]:
     """Part a mark printed in the value's cell ("7.9 H", "↑ 7.9") from the value."""
-    if found := _MARK_AT_END.match(text.strip()):
-        return found[1].strip(), found[2]
-    if found := _MARK_AT_START.match(text.strip()):
-        return found[2].strip(), found[1]
+    spelled = text.strip().translate(_ARROWS)
+    if found := _MARK_AT_END.match(spelled):
+        return found[1].strip(), found[2] or found[3]
+    if found := _MARK_AT_START.match(spelled):
+        return found[3].strip(), found[1] or found[2]
     return text.strip(), ""
+
+
+def contradicts(mark_text: str, flag: Flag) -> bool:
+    """Whether a mark that the sheet prints says something else than the flag."""
+    mark = plain(mark_text.translate(_ARROWS)).lower()
+    if flag == "unknown" or mark not in FLAG_MARKS:
+        return False
+    if mark in _NORMAL_MARKS:
+        return flag != "normal"
+    if flag == "abnormal":
+        return False
+    return flag == "normal" or mark in (_LOW_MARKS if flag == "high" else _HIGH_MARKS)
 
 
 def is_value(text: str) -> bool:
     """Whether the text could be a result."""
-    return parse_value(text) is not None or _quality(plain(text)) is not None
+    return any(parse_value(text, mark) for mark in MARKS) or grades_of(text) is not None
 
 
 def is_range(text: str) -> bool:
     """Whether the text could be a reference range and not a plain value."""
-    return parse_number(text) is None and parse_range(text) is not None
+    return not is_number(text) and any(parse_range(text, mark) for mark in MARKS)
 
 
 def is_mark(text: str) -> bool:
     """Whether the text is a printed flag such as "H" or an arrow."""
-    return plain(text).lower() in MARKS
-
-
-def _quality(text: str) -> str | None:
-    word = re.sub(r"\s+", " ", text.strip().lower())
-    if word in _NEGATIVE:
-        return "negative"
-    return "positive" if word in _POSITIVE else None
+    return plain(text.translate(_ARROWS)).lower() in FLAG_MARKS

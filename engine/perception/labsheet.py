@@ -3,157 +3,193 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from engine.api import Box, LabRow, TextRow
-from engine.perception.labparse import (
-    clean_unit,
-    decide,
-    is_mark,
-    is_range,
-    is_value,
-    parse_number,
-    parse_range,
-    plain,
-    split_mark,
-    with_points,
-)
+from engine.api import Doubt, LabRow, TextRow
+from engine.perception.labcolumns import Cell, Column, around, cut, header, placed
+from engine.perception.labnumber import MarkWitness
+from engine.perception.labparse import contradicts, is_range, is_value, judge, split_mark
+from engine.perception.labunit import clean_unit, is_incomplete, split_unit
 
-# Headers as sheets print them, in `plain` spelling, lower case, without blanks and brackets.
-_HEADERS: dict[str, set[str]] = {
-    "analyte": {
-        *("test", "testname", "tests", "analyte", "parameter", "investigation", "component"),
-        *("item", "examination", "assay", "项目", "检验项目", "检测项目", "项目名称", "检查项目"),
-        *("检验项目名称", "中文名称", "名称", "试验项目", "testitem", "testdescription"),
-    },
-    "value": {
-        *("result", "results", "value", "values", "observedvalue", "yourresult", "结果"),
-        *("检验结果", "测定结果", "检测结果", "结果值", "测定值", "检测值", "testresult"),
-    },
-    "unit": {"unit", "units", "单位", "计量单位"},
-    "range": {
-        *("reference", "range", "referencerange", "ref.range", "refrange", "ref", "ref."),
-        *("referenceinterval", "referencevalue", "referencevalues", "normalrange", "normal"),
-        *("biologicalreferenceinterval", "biologicalref.interval", "normalvalue", "参考范围"),
-        *("参考值", "参考区间", "参考值范围", "正常值", "正常范围", "正常参考值", "生物参考区间"),
-    },
-    "mark": {
-        *("flag", "flags", "标志", "提示", "状态", "异常", "异常提示", "abnormal", "h/l", "status"),
-        *("箭头", "高低", "结果提示", "abn"),
-    },
-    # Columns that only give the others their place.
-    "other": {
-        *("no", "no.", "#", "序号", "编号", "code", "代码", "abbr", "abbr.", "缩写", "英文名称"),
-        *("英文缩写", "method", "方法", "检验方法", "检测方法", "date", "日期", "comment", "备注"),
-    },
-}
-_FIELD_OF = {word: field for field, words in _HEADERS.items() for word in words}
-
-_UNIT = re.compile(
-    r"^(%|‰|(?:10|x10|×10)[\^*]?\d*\S*|[a-zμµ]{0,5}(?:mol|g|l|u|iu|eq|osm|s|sec|min|hg|cells?)"
-    r"(?:/\S+)?|\S{1,12}/\S{1,12}|sec|fl|pg|mmhg|ratio)$",
-    re.IGNORECASE,
-)
+# A wrapped name goes on at most so many lines, each this many letter heights below the last.
+_MOST_LINES = 3
+_NEXT_LINE = 1.8
+# The space to the next row is by so much wider than that between the lines of one name.
+_WIDER = 1.25
+# A name is wrapped where it takes this much of the room to the next column.
+_FULL = 0.75
+_CHINESE = re.compile(r"[\u3400-\u9fff]")
 
 
-@dataclass(frozen=True)
-class _Cell:
-    box: Box
-    text: str
-    score: float
+@dataclass
+class _Open:
+    """A row whose name may go on: `last` is its last line, `maybe` the lines that may be of it."""
 
-    @property
-    def right(self) -> float:
-        return self.box.x + self.box.width
-
-    @property
-    def bottom(self) -> float:
-        return self.box.y + self.box.height
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of a table; `table` counts tables that stand side by side."""
-
-    field: str
-    table: int
-    box: Box
+    cells: dict[str, Cell]
+    last: Cell
+    maybe: list[Cell] = field(default_factory=list)
 
 
 class LabSheetReader:
     """Takes text rows in reading order and returns a lab row as soon as its line is complete.
 
     Nothing comes before a header that names at least analyte, value and one of unit and range;
-    a later header begins a new table. A line is complete when text of the next one arrives.
+    a later header begins a new table. A line is complete when text of the next one arrives; a row
+    whose name may be wrapped waits for the line behind that.
     """
 
     def __init__(self, media: str) -> None:
         self._media = media
-        self._line: list[_Cell] = []
-        self._columns: list[_Column] = []
+        self._line: list[Cell] = []
+        self._columns: list[Column] = []
+        self._open: dict[int, _Open] = {}
+        # By table: a line of nothing but a name, which may belong to the row below it.
+        self._names: dict[int, Cell] = {}
+        self._witness = MarkWitness()
+        # Where the last row or header stood, and how far below it the row stands that is open.
+        self._at = 0.0
+        self._step = 0.0
         self._count = 0
 
     def feed(self, row: TextRow) -> list[LabRow]:
-        """Add one text; returns the rows of the line that it ended, if any."""
-        cell = _Cell(row.box, row.text, row.score)
+        """Add one text; returns the rows that it shows to be complete, if any."""
+        cell = Cell(row.box, row.text, row.score)
         done: list[LabRow] = []
         if self._line and not _is_beside(self._line, cell):
-            done = self.finish()
+            done += self._end_line()
+        if not self._line and not any(_may_go_on(row.last, cell) for row in self._open.values()):
+            done += self._released(cell)
         self._line.append(cell)
         return done
 
     def finish(self) -> list[LabRow]:
-        """Say that the line is complete, which at the end of the sheet nobody else says."""
+        """Say that the sheet is complete, which nobody else says of its last line."""
+        return self._end_line() + self._released(None)
+
+    def _end_line(self) -> list[LabRow]:
         line, self._line = self._line, []
-        if columns := _header(line):
-            self._columns = columns
-            return []
+        if columns := header(line):
+            if any(_CHINESE.search(cell.text) for cell in line):
+                self._witness.tell(".")
+            self._columns, self._names, self._at = columns, {}, _middle(line[0])
+            return self._released(None)
         if not self._columns or not line:
             return []
-        return self._rows(line)
-
-    def _rows(self, line: list[_Cell]) -> list[LabRow]:
-        tables: dict[int, dict[str, list[_Cell]]] = {}
-        for column, cell in _placed(line, self._columns):
+        tables: dict[int, dict[str, list[Cell]]] = {}
+        for column, cell in placed(line, self._columns):
             tables.setdefault(column.table, {}).setdefault(column.field, []).append(cell)
+        merged = {
+            table: {name: _merged(cells) for name, cells in fields.items()}
+            for table, fields in tables.items()
+        }
+        if all(set(fields) == {"analyte"} for fields in merged.values()):
+            self._take_names({table: fields["analyte"] for table, fields in merged.items()})
+            return []
+        done = self._released(line[0])
+        for table, fields in merged.items():
+            self._open_row(table, fields)
+        self._at, self._step = _middle(line[0]), _middle(line[0]) - self._at
+        return done
+
+    # -- wrapped names ---------------------------------------------------------------------------
+
+    def _take_names(self, names: dict[int, Cell]) -> None:
+        """Keep lines of nothing but a name: they go on above, begin what is below, or title it."""
+        for table, name in names.items():
+            row = self._open.get(table)
+            is_full = row is not None and len(row.maybe) == _MOST_LINES - 1
+            if row is None or is_full or not _may_go_on(row.last, name):
+                self._names[table] = name
+            elif not self._has_room(table, name):
+                # A footer runs on below the values, which no name does.
+                continue
+            elif _surely_goes_on(row.last.text, name.text):
+                row.cells["analyte"] = _joined([row.cells["analyte"], *row.maybe, name])
+                row.maybe, row.last = [], name
+            else:
+                row.maybe.append(name)
+                row.last = name
+
+    def _open_row(self, table: int, cells: dict[str, Cell]) -> None:
+        name = self._names.pop(table, None)
+        analyte = cells.get("analyte")
+        if name is not None and analyte is None and _is_below(name, _merged([*cells.values()])):
+            cells["analyte"] = name
+        elif name is not None and analyte is not None and _may_go_on(name, analyte):
+            if _surely_goes_on(name.text, analyte.text) or self._fills_column(name, analyte):
+                cells["analyte"] = _joined([name, analyte])
+        cells.pop("other", None)
+        if "analyte" in cells and "value" in cells:
+            self._open[table] = _Open(cells, analyte or cells["analyte"])
+
+    def _has_room(self, table: int, name: Cell) -> bool:
+        """Whether it ends before the middle of the column beside it."""
+        beside = [
+            at.box.x + at.box.width / 2
+            for at in self._columns
+            if at.table == table and at.field != "analyte" and at.box.x > name.box.x
+        ]
+        return name.right <= min(beside, default=0.0)
+
+    def _fills_column(self, name: Cell, analyte: Cell) -> bool:
+        """Whether the name was wrapped for want of room; a title is short, or has room below."""
+        beside = [at.box.x for at in self._columns if at.box.x > name.right]
+        room = min(beside, default=0.0) - name.box.x
+        step = _middle(analyte) - _middle(name)
+        return name.box.width >= _FULL * room and _middle(name) - self._at >= _WIDER * step
+
+    def _released(self, following: Cell | None) -> list[LabRow]:
+        """Return the open rows; lines nearer to what follows are no part of their names."""
         rows = []
-        for fields in tables.values():
-            row = self._row({field: _merged(cells) for field, cells in fields.items()})
-            if row is not None:
-                rows.append(row)
+        for table, row in self._open.items():
+            below = self._step if following is None else _middle(following) - _middle(row.last)
+            if row.maybe and below >= _WIDER * _widest_step([row.cells["analyte"], *row.maybe]):
+                row.cells["analyte"] = _joined([row.cells["analyte"], *row.maybe])
+            elif row.maybe:
+                self._names[table] = row.maybe[-1]
+            if (made := self._row(row.cells)) is not None:
+                rows.append(made)
+        self._open = {}
         return rows
 
-    def _row(self, cells: dict[str, _Cell]) -> LabRow | None:
-        cells.pop("other", None)
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _row(self, cells: dict[str, Cell]) -> LabRow | None:
         _part_mark(cells)
-        analyte, value = cells.get("analyte"), cells.get("value")
-        if analyte is None or value is None:
-            return None
+        _part_unit(cells)
         # A footer may happen to stand in two columns; a row has a readable value or a range.
-        range_text = cells["range"].text if "range" in cells else ""
-        value_read, range_read = with_points(value.text, range_text)
-        limits = parse_range(range_read)
-        if not is_value(value_read) and limits is None:
+        value = cells["value"].text
+        limits = cells["range"].text if "range" in cells else ""
+        if not is_value(value) and not is_range(limits):
             return None
+        unit = clean_unit(cells["unit"].text) if "unit" in cells else ""
+        self._witness.hear(value, limits)
+        judged = judge(value, limits, unit=unit, sheet_mark=self._witness.mark)
+        doubt: Doubt | None = judged.doubt
+        if doubt is None and "mark" in cells and contradicts(cells["mark"].text, judged.flag):
+            doubt = "mark"
+        if doubt is None and is_incomplete(unit):
+            doubt = "unit"
         self._count += 1
         return LabRow(
             media=self._media,
             id=f"{self._media}.lab.{self._count}",
-            box=_around([cell.box for cell in cells.values()]),
-            analyte=analyte.text,
-            value=value.text,
-            unit=clean_unit(cells["unit"].text) if "unit" in cells else "",
-            range=range_text,
-            flag=decide(value_read, range_read),
-            number=parse_number(value_read),
-            low=limits.low if limits and limits.low > float("-inf") else None,
-            high=limits.high if limits and limits.high < float("inf") else None,
-            cells={field: cell.box for field, cell in cells.items()},
+            box=around([cell.box for cell in cells.values()]),
+            analyte=cells["analyte"].text,
+            value=value,
+            unit=unit,
+            range=limits,
+            flag=judged.flag,
+            number=judged.number,
+            low=judged.low,
+            high=judged.high,
+            doubt=doubt,
+            cells={name: cell.box for name, cell in cells.items()},
             score=min(cell.score for cell in cells.values()),
         )
 
 
-def _is_beside(line: list[_Cell], cell: _Cell) -> bool:
+def _is_beside(line: list[Cell], cell: Cell) -> bool:
     """Whether the cell overlaps the line's height by half of the smaller of both."""
     top = min(other.box.y for other in line)
     bottom = max(other.bottom for other in line)
@@ -161,147 +197,73 @@ def _is_beside(line: list[_Cell], cell: _Cell) -> bool:
     return overlap >= 0.5 * min(bottom - top, cell.box.height)
 
 
-# -- columns -------------------------------------------------------------------------------------
+def _middle(cell: Cell) -> float:
+    return cell.box.y + cell.box.height / 2
 
 
-def _header(line: list[_Cell]) -> list[_Column]:
-    """Return the columns when the line is a header, else an empty list."""
-    columns: list[_Column] = []
-    table = 0
-    seen: set[str] = set()
-    for cell in line:
-        for part in _header_parts(cell):
-            field = _FIELD_OF.get(_key(part.text), "other")
-            if field != "other" and field in seen:
-                table += 1
-                seen = set()
-            seen.add(field)
-            columns.append(_Column(field, table, part.box))
-    fields = {column.field for column in columns}
-    is_header = {"analyte", "value"} <= fields and fields & {"unit", "range"}
-    return columns if is_header else []
+def _is_below(upper: Cell, lower: Cell) -> bool:
+    """Whether it is the very next line, as close as lines of one paragraph are."""
+    height = max(upper.box.height, lower.box.height)
+    return 0 < _middle(lower) - _middle(upper) <= _NEXT_LINE * height
 
 
-def _key(text: str) -> str:
-    return re.sub(r"[\s()\[\]:：]", "", plain(text)).lower()
+def _may_go_on(upper: Cell, lower: Cell) -> bool:
+    """Whether the lower one may be the next line of the upper one: close, and aligned left."""
+    height = max(upper.box.height, lower.box.height)
+    return _is_below(upper, lower) and abs(upper.box.x - lower.box.x) <= 1.5 * height
 
 
-def _header_parts(cell: _Cell) -> list[_Cell]:
-    """Part "Result Unit" in its words when they name two columns and the whole names none."""
-    words = cell.text.split()
-    if _key(cell.text) in _FIELD_OF or len(words) < 2:
-        return [cell]
-    for cut in range(1, len(words)):
-        first, second = " ".join(words[:cut]), " ".join(words[cut:])
-        if _key(first) in _FIELD_OF:
-            left, right = _cut(cell, first, second)
-            return [left, *_header_parts(right)]
-    return [cell]
+def _surely_goes_on(upper: str, lower: str) -> bool:
+    """Whether the words themselves say that they are one name."""
+    is_cut = upper.count("(") + upper.count("（") > upper.count(")") + upper.count("）")
+    return is_cut or upper.endswith(("-", "/", ",")) or lower[:1].islower() or lower[:1] in ")）"
 
 
-def _placed(line: list[_Cell], columns: list[_Column]) -> list[tuple[_Column, _Cell]]:
-    """Give each cell its column: columns never go back, the sum of misfits is least.
-
-    A cell that was read together with its neighbour is parted first.
-    """
-    cells = [part for cell in line for part in _parted(cell, columns)]
-    # best[c] = (misfit so far, columns of the cells so far) with the last cell in column c
-    best: list[tuple[float, list[int]]] = [(0.0, [])] * len(columns)
-    for cell in cells:
-        now: list[tuple[float, list[int]]] = []
-        for index, column in enumerate(columns):
-            misfit, path = min(best[: index + 1], key=lambda one: one[0])
-            now.append((misfit + _misfit(cell, column), [*path, index]))
-        best = now
-    _, chosen = min(best, key=lambda one: one[0])
-    return [(columns[index], cell) for index, cell in zip(chosen, cells, strict=True)]
+def _widest_step(lines: list[Cell]) -> float:
+    return max(
+        _middle(lower) - _middle(upper) for upper, lower in zip(lines, lines[1:], strict=False)
+    )
 
 
-def _misfit(cell: _Cell, column: _Column) -> float:
-    """How badly a cell fits a column, in line heights: columns align left, centred or right."""
-    left = abs(cell.box.x - column.box.x)
-    right = abs(cell.right - column.box.x - column.box.width)
-    centre = abs(cell.box.x + cell.box.width / 2 - column.box.x - column.box.width / 2)
-    distance = min(left, right, centre) / max(1.0, column.box.height)
-    return distance + (0.0 if _suits(cell.text, column.field) else 2.0)
+def _joined(lines: list[Cell]) -> Cell:
+    """Make one name of its lines; Chinese has no blanks, and a hyphen needs none."""
+    text = lines[0].text
+    for line in lines[1:]:
+        is_tight = text.endswith(("-", "/")) or (
+            _CHINESE.match(text[-1:]) or _CHINESE.match(line.text[:1])
+        )
+        text += line.text if is_tight else f" {line.text}"
+    merged = _merged(lines)
+    return Cell(merged.box, text, merged.score)
 
 
-def _suits(text: str, field: str) -> bool:
-    match field:
-        case "value":
-            return is_value(split_mark(text)[0])
-        case "range":
-            return is_range(text)
-        case "unit":
-            return _UNIT.match(plain(text)) is not None
-        case "mark":
-            return is_mark(text)
-        case "analyte":
-            return parse_number(text) is None and not is_mark(text)
-        case _:
-            return True
-
-
-def _parted(cell: _Cell, columns: list[_Column]) -> list[_Cell]:
-    """Part a text that reaches into the next column at the blank where both halves make sense."""
-    under = [column for column in columns if _overlap(cell.box, column.box) > 0]
-    words = cell.text.split()
-    if len(under) < 2 or len(words) < 2:
-        return [cell]
-    first_field, second_field = under[0].field, under[1].field
-    if second_field not in ("value", "unit", "range"):
-        return [cell]
-    for cut in range(1, len(words)):
-        left, right = _cut(cell, " ".join(words[:cut]), " ".join(words[cut:]))
-        rest = _parted(right, columns[columns.index(under[1]) :])
-        if _suits(left.text, first_field) and _suits(rest[0].text, second_field):
-            return [left, *rest]
-    return [cell]
-
-
-def _overlap(one: Box, other: Box) -> float:
-    return min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-
-
-def _cut(cell: _Cell, first: str, second: str) -> tuple[_Cell, _Cell]:
-    """Divide the box in proportion to the letters of both halves, the blank between them."""
-    step = cell.box.width / max(1, len(first) + 1 + len(second))
-    x, y, height = cell.box.x, cell.box.y, cell.box.height
-    left = Box(x, y, step * len(first), height)
-    start = x + step * (len(first) + 1)
-    right = Box(start, y, cell.right - start, height)
-    return _Cell(left, first, cell.score), _Cell(right, second, cell.score)
-
-
-# -- rows ----------------------------------------------------------------------------------------
-
-
-def _merged(cells: list[_Cell]) -> _Cell:
-    return _Cell(
-        _around([cell.box for cell in cells]),
+def _merged(cells: list[Cell]) -> Cell:
+    return Cell(
+        around([cell.box for cell in cells]),
         " ".join(cell.text for cell in cells),
         min(cell.score for cell in cells),
     )
 
 
-def _part_mark(cells: dict[str, _Cell]) -> None:
+def _part_mark(cells: dict[str, Cell]) -> None:
     """Move a mark that was printed behind or before the value into its own cell."""
-    value = cells.get("value")
-    if value is None:
-        return
+    value = cells["value"]
     text, mark = split_mark(value.text)
     if not mark:
         return
-    if value.text.startswith(mark):
-        mark_cell, value_cell = _cut(value, mark, text)
+    if value.text.rstrip().endswith(text):
+        mark_cell, value_cell = cut(value, mark, text)
     else:
-        value_cell, mark_cell = _cut(value, text, mark)
+        value_cell, mark_cell = cut(value, text, mark)
     cells["value"] = value_cell
     cells.setdefault("mark", mark_cell)
 
 
-def _around(boxes: list[Box]) -> Box:
-    x, y = min(box.x for box in boxes), min(box.y for box in boxes)
-    right = max(box.x + box.width for box in boxes)
-    bottom = max(box.y + box.height for box in boxes)
-    return Box(x, y, right - x, bottom - y)
+def _part_unit(cells: dict[str, Cell]) -> None:
+    """Move a unit that was printed behind the value into its own cell, where that is free."""
+    value = cells["value"]
+    if "unit" in cells or is_value(value.text):
+        return
+    text, unit = split_unit(value.text)
+    if unit and is_value(text):
+        cells["value"], cells["unit"] = cut(value, text, unit)

@@ -11,14 +11,10 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.api import TextRow
 from engine.perception.ink import Rect, tight_pieces
-
-Pixels = NDArray[np.uint8]
-# Four corners, [4, 2] as x and y.
-Quad = NDArray[np.float32]
+from engine.perception.straight import Pixels, Quad, Tilt, tilt_of
 
 # The weights lie inside the package; naming them keeps rapidocr from ever asking a network.
 DETECTOR_FILE = "PP-OCRv6_det_small.onnx"
@@ -65,6 +61,18 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page laid straight, and its pieces in reading order; `tilt` says how it lay, if it did.
+
+    The boxes of pieces are those of `pixels`, which are the picture's own where `tilt` is `None`.
+    """
+
+    pixels: Pixels
+    tilt: Tilt | None
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True)
 class ReadPiece:
     """A piece and what it says; `score` is 0 to 1."""
 
@@ -91,11 +99,15 @@ class TextReader:
         self._recogniser = TextRecognizer(config.Rec)
         self._recogniser_input = TextRecInput
 
-    def find(self, pixels: Pixels) -> list[Piece]:
-        """Return the pieces of text in `pixels` ([height, width, 3], RGB), in reading order."""
+    def page(self, pixels: Pixels) -> Page:
+        """Find the text in `pixels` ([height, width, 3], RGB), and lay a tilted page straight."""
         quads = self._look(pixels)
+        tilt = tilt_of(quads, pixels.shape[1], pixels.shape[0])
+        if tilt is not None:
+            # The detector finds tilted lines as well; looking again would double its time.
+            pixels, quads = tilt.flatten(pixels), [tilt.flat_quad(quad) for quad in quads]
         pieces = [piece for quad in quads for piece in _pieces(pixels, quad)]
-        return _in_reading_order(pieces)[:MAX_PIECES]
+        return Page(pixels, tilt, _in_reading_order(pieces)[:MAX_PIECES])
 
     def read(self, pieces: list[Piece]) -> Iterator[tuple[int, list[ReadPiece]]]:
         """Yield how many pieces are done and what the newest of them say.

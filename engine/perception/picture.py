@@ -9,7 +9,14 @@ import numpy as np
 from PIL import Image, ImageCms
 
 from engine.api import EngineCode, EngineError
-from engine.perception.detect import DAMAGE, Kind, cut_short, is_cut_short, open_picture
+from engine.perception.detect import (
+    DAMAGE,
+    TURNED_BY_DECODER,
+    Kind,
+    cut_short,
+    is_cut_short,
+    open_picture,
+)
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -71,8 +78,8 @@ class Source:
             raise EngineError(
                 EngineCode.MEDIA_CORRUPT, f"The pixels of this {media_type} file are damaged."
             ) from damage
-        # Pillow turns a TIFF itself while loading.
-        turn = None if media_type == "image/tiff" else _UPRIGHT.get(self.kind.orientation)
+        is_turned = media_type in TURNED_BY_DECODER
+        turn = None if is_turned else _UPRIGHT.get(self.kind.orientation)
         upright = rgb if turn is None else rgb.transpose(turn)
         # Nothing of the original's EXIF, profile or comments may reach a derived file.
         upright.info = {}

@@ -173,6 +173,11 @@ class WorkerPool:
         for worker in self.workers:
             self._free.put_nowait(worker)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether any of them has something in hand; may be asked from any thread."""
+        return self._free.qsize() < len(self.workers)
+
     async def start(self) -> None:
         """Start all processes."""
         for worker in self.workers:

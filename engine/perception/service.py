@@ -176,6 +176,10 @@ class Perception:
         elif look is not None and look.spool is not None:
             await look.spool.end()
 
+    def is_reading(self) -> bool:
+        """Whether text or speech is being recognised now; may be asked from any thread."""
+        return self._readers.is_at_work or self._listening.recognisers.is_at_work
+
     def stats(self) -> Stats:
         """Return counters since the start and the state of the workers.
 
@@ -273,6 +277,7 @@ class Perception:
             declared_type=look.media.declared_type,
             max_bytes=self._config.max_bytes,
             max_pixels=self._config.max_pixels,
+            max_ratio=self._config.max_ratio,
             max_series_pixels=self._config.max_series_pixels,
             cpu_s=_cpu_s(self._config.decode_s),
         )

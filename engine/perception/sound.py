@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.api import Detected, EngineCode, EngineError
+from engine.perception.heif import PICTURE_BRANDS
 from engine.perception.wire import SAMPLES_NAME, Answer, Finished, Hear, Heard
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ BYTES_A_SAMPLE = 2
 
 _RAW_TYPE = "audio/pcm"
 _EBML = b"\x1a\x45\xdf\xa3"
-# Pictures in the same container as MP4.
-_PICTURE_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis"}
 _SAME_TYPE = {
     "audio/x-wav": "audio/wav",
     "audio/wave": "audio/wav",
@@ -94,7 +93,7 @@ def sound_type(head: bytes) -> str | None:
         return "audio/ogg"
     if head[:4] == _EBML:
         return "audio/webm"
-    if head[4:8] == b"ftyp" and head[8:12] not in _PICTURE_BRANDS:
+    if head[4:8] == b"ftyp" and head[8:12] not in PICTURE_BRANDS:
         return "audio/mp4"
     if head[:3] == b"ID3":
         return "audio/mpeg"
@@ -110,7 +109,7 @@ def sound_type(head: bytes) -> str | None:
 def is_container(head: bytes) -> bool:
     """Tell by a file's first bytes (12 or more) whether moving pictures may be in it."""
     if head[4:8] == b"ftyp":
-        return head[8:12] not in _PICTURE_BRANDS
+        return head[8:12] not in PICTURE_BRANDS
     return head[:4] == _EBML or (head[:4] == b"RIFF" and head[8:12] == b"AVI ")
 
 

@@ -44,6 +44,7 @@ class Decode(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     declared_type: str | None
     max_bytes: int
     max_pixels: int
+    max_ratio: int
     max_series_pixels: int
     cpu_s: int
 

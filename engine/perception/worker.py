@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, assert_never
 
@@ -28,7 +29,7 @@ from engine.api import (
     Progress,
     TextRow,
 )
-from engine.perception.labparse import needs_second_look, with_points
+from engine.perception.labparse import needs_second_look
 from engine.perception.labsheet import LabSheetReader
 from engine.perception.wire import (
     PIXELS_NAME,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from engine.perception.ocr import TextReader
     from engine.perception.speech import Recogniser
+    from engine.perception.straight import Tilt
 
 
 class Worker:
@@ -149,11 +151,14 @@ class Worker:
             )
             timings["ocr_load"] = time.perf_counter() - began
         pixels = _pixels(request.pixels)
-        pieces = self._reader.find(pixels)
+        page = self._reader.page(pixels)
+        pieces = page.pieces
         timings["text_found"] = time.perf_counter() - began
         media, count = request.media, 0
         texts: list[TextRow] = []
         yield Progress(media=media, stage="ocr", done=0, total=len(pieces))
+        # Lines and columns are those of the page laid straight; boxes leave as in the picture.
+        lies = partial(_lying, page.tilt, pixels.shape[1], pixels.shape[0])
         sheet = LabSheetReader(media)
         for done, read in self._reader.read(pieces):
             for piece in read:
@@ -166,13 +171,13 @@ class Worker:
                     text=piece.text,
                     score=piece.score,
                 )
-                yield _placed(row, request.pixels)
+                yield _placed(lies(row), request.pixels)
                 texts.append(row)
-                for lab in self._settled(sheet.feed(row), texts, pixels):
-                    yield _placed(lab, request.pixels)
+                for lab in self._settled(sheet.feed(row), texts, page.pixels):
+                    yield _placed(lies(lab), request.pixels)
             yield Progress(media=media, stage="ocr", done=done, total=len(pieces))
-        for lab in self._settled(sheet.finish(), texts, pixels):
-            yield _placed(lab, request.pixels)
+        for lab in self._settled(sheet.finish(), texts, page.pixels):
+            yield _placed(lies(lab), request.pixels)
         timings["ocr"] = time.perf_counter() - began
         yield Finished(timings=timings)
 
@@ -185,13 +190,13 @@ class Worker:
         """
         for row in rows:
             cell = row.cells.get("value")
-            if cell is None or not needs_second_look(*with_points(row.value, row.range)):
+            if cell is None or not needs_second_look(row.flag, row.number, row.low, row.high):
                 yield row
                 continue
             assert self._reader is not None, "rows come from a reader"
             first = [text for text in texts if _covers(text.box, cell)]
             is_sure = bool(first) and self._reader.reads_again(pixels, first[-1])
-            yield row if is_sure else msgspec.structs.replace(row, flag="unknown")
+            yield row if is_sure else msgspec.structs.replace(row, flag="unknown", doubt="reading")
 
 
 def _pixels(source: Pixels | Keyframe) -> NDArray[np.uint8]:
@@ -213,6 +218,17 @@ def _placed(row: Row, source: Pixels | Keyframe) -> Row:
     rest = row.id.removeprefix(source.media)
     row_id = f"{source.media}.{source.frame}{rest}"
     return msgspec.structs.replace(row, id=row_id, frame=source.frame, pts_us=source.pts_us)
+
+
+def _lying(tilt: Tilt | None, width: int, height: int, row: Row) -> Row:
+    """Put a row of the straight page where it lies in the picture."""
+    if tilt is None:
+        return row
+    box = tilt.in_picture(row.box, width, height)
+    if isinstance(row, TextRow):
+        return msgspec.structs.replace(row, box=box)
+    cells = {name: tilt.in_picture(cell, width, height) for name, cell in row.cells.items()}
+    return msgspec.structs.replace(row, box=box, cells=cells)
 
 
 def _covers(box: Box, cell: Box) -> bool:
@@ -247,7 +263,12 @@ def decode(request: Decode) -> Iterator[Answer]:
     from engine.perception.levels import Pyramid
     from engine.perception.picture import Source
 
-    kind = identify(request.path, max_bytes=request.max_bytes, max_pixels=request.max_pixels)
+    kind = identify(
+        request.path,
+        max_bytes=request.max_bytes,
+        max_pixels=request.max_pixels,
+        max_ratio=request.max_ratio,
+    )
     passed("detected")
     yield Detected(
         media=request.media,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,10 +12,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -105,23 +110,77 @@ def tiny_model(family: str, vocabulary: int) -> PreTrainedModel:
         "windowed": lambda: Qwen3ForCausalLM(
             Qwen3Config(**shared, use_sliding_window=True, sliding_window=24, max_window_layers=1)
         ),
+        "recurrent": lambda: Qwen3_5ForCausalLM(
+            Qwen3_5TextConfig(
+                **shared,
+                layer_types=["linear_attention", "full_attention", "linear_attention"],
+                linear_num_key_heads=2,
+                linear_num_value_heads=4,
+                linear_key_head_dim=8,
+                linear_value_head_dim=8,
+            )
+        ),
     }
+    # Two kinds of layers of other widths; the last two read what the first two wrote, and each gets
+    # embeddings of its own ("E2B"); or keys that are values, too, and experts ("26B-A4B").
+    gemma = {
+        **shared,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 24,
+        "global_head_dim": 32,
+        "vocab_size_per_layer_input": vocabulary,
+        "final_logit_softcapping": 500.0,
+    }
+    kinds["gemma4"] = lambda: Gemma4ForCausalLM(
+        Gemma4TextConfig(**gemma, num_kv_shared_layers=2, hidden_size_per_layer_input=8)
+    )
+    kinds["gemma4_moe"] = lambda: Gemma4ForCausalLM(
+        Gemma4TextConfig(
+            **gemma,
+            hidden_size_per_layer_input=0,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+            enable_moe_block=True,
+            num_experts=4,
+            top_k_experts=2,
+            moe_intermediate_size=32,
+        )
+    )
     model = kinds[family]()
     with torch.no_grad():
         model.lm_head.weight.mul_(16)
         # Special tokens are never chosen: ending early would only shorten what is compared.
         model.lm_head.weight[:3] = 0
+        # States that forget within a few tokens would hide that one of them is wrong.
+        for name, weight in model.named_parameters():
+            if name.endswith("A_log"):
+                weight.fill_(math.log(0.02))
     return model.eval()
 
 
-@pytest.fixture(params=["llama", "qwen3", "windowed"])
+FAMILIES = [
+    "llama",
+    "qwen3",
+    "windowed",
+    "recurrent",
+    "gemma4",
+    "gemma4_moe",
+    "llama lean",
+    "qwen3 lean",
+    "windowed lean",
+]
+
+
+@pytest.fixture(params=FAMILIES)
 def tiny_pair(
     request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, LoadedModel]:
-    """The same weights twice: one for `generate`, one inside the engine."""
+    """The same weights twice: one for `generate`, one inside the engine on either path."""
     vocabulary = len(tokenizer)
-    reference = tiny_model(request.param, vocabulary)
-    backend = Backend(tiny_model(request.param, vocabulary))
+    family, _, lean = request.param.partition(" ")
+    reference = tiny_model(family, vocabulary)
+    backend = Backend(tiny_model(family, vocabulary), is_lean=bool(lean))
     return reference, LoadedModel.assemble("tiny", backend, tokenizer, None)
 
 
@@ -138,7 +197,14 @@ def make_engine() -> EngineMaker:
 
     @asynccontextmanager
     async def make(model: LoadedModel, **settings: object) -> AsyncIterator[LocalEngine]:
-        values = {"dtype": "fp32", "threads": 1, "delta_interval_s": 0.0, **settings}
+        # Known answers would hide what the tests are about: what the model computes.
+        values = {
+            "dtype": "fp32",
+            "threads": 1,
+            "delta_interval_s": 0.0,
+            "answer_cache_bytes": 0,
+            **settings,
+        }
         engine = LocalEngine(EngineConfig(model="tiny", **values), model)
         await engine.start()
         try:

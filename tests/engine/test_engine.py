@@ -17,6 +17,7 @@ from engine.api import (
     TurnFailed,
     TurnStarted,
 )
+from engine.engine import PROBE_KEPT_S
 
 LENGTH = 32
 # Long enough an answer of the embedded model to be cut in its middle.
@@ -67,7 +68,7 @@ async def test_greedy_fp32_equals_generate_for_concurrent_sessions(
     assert len(distinct) >= 20
 
 
-async def test_a_second_turn_equals_generate_and_computes_only_what_is_new(
+async def test_E19_E75_E76_E78_a_second_turn_equals_generate_and_computes_only_what_is_new(
     tiny_pair, tokenizer, make_engine
 ):
     reference, model = tiny_pair
@@ -136,7 +137,7 @@ async def test_L10_cancelling_what_does_not_run_is_answered_no(tiny, make_engine
         assert not await engine.cancel("nothing")
 
 
-async def test_L08_cancelling_at_any_moment_gives_exactly_one_last_event(tiny, make_engine):
+async def test_L05_L08_cancelling_at_any_moment_gives_exactly_one_last_event(tiny, make_engine):
     async with make_engine(tiny) as engine:
         for delay in range(12):
             turn = ask("Is it high?", f"t{delay}", max_new_tokens=6)
@@ -182,7 +183,7 @@ async def interrupted_and_resumed(engine, length, cut):
 
 
 @pytest.mark.parametrize("cut", [1, 5, 17])
-async def test_interrupted_and_resumed_equals_uninterrupted(tiny, make_engine, cut):
+async def test_E43_interrupted_and_resumed_equals_uninterrupted(tiny, make_engine, cut):
     async with make_engine(tiny) as engine:
         whole, cancelled, shown, rest = await interrupted_and_resumed(engine, 200, cut)
     assert shown + rest[-1].text == whole.text
@@ -203,7 +204,7 @@ async def test_in_bf16_interrupted_and_resumed_equals_uninterrupted(embedded_mod
     assert rest[0].cached_tokens == rest[0].prompt_tokens - 1
 
 
-async def test_the_next_turn_holds_exactly_what_was_delivered(tiny, make_engine, tokenizer):
+async def test_L07_the_next_turn_holds_exactly_what_was_delivered(tiny, make_engine, tokenizer):
     """Text that never reached anybody is not in the context of the next question."""
     async with make_engine(tiny) as engine:
         first = await events_of(engine, ask("Is it high?", "t1", max_new_tokens=30))
@@ -295,7 +296,9 @@ async def test_a_language_the_model_does_not_know_is_refused_with_the_setting_th
         assert isinstance(done[-1], TurnDone)
 
 
-async def test_kv_of_idle_sessions_is_evicted_under_pressure_and_computed_again(tiny, make_engine):
+async def test_L01_kv_of_idle_sessions_is_evicted_under_pressure_and_computed_again(
+    tiny, make_engine
+):
     budget = 3 * 256 * tiny.backend.shape.token_bytes
     async with make_engine(tiny, kv_budget_bytes=budget, kv_ram_bytes=0) as engine:
         first = await events_of(engine, ask("Is it high?", "a", "s0", max_new_tokens=8))
@@ -332,3 +335,19 @@ async def test_stopping_ends_every_turn_with_engine_lost(tiny, make_engine):
         await engine.stop()
         rest = [event async for event in stream]
     assert isinstance(rest[-1], TurnFailed) and rest[-1].code is EngineCode.ENGINE_LOST
+
+
+async def test_everybody_may_ask_for_health_and_the_model_answers_now_and_then(
+    tiny, make_engine, monkeypatch
+):
+    runs = []
+    run = tiny.backend.run
+    monkeypatch.setattr(tiny.backend, "run", lambda segments: runs.append(1) or run(segments))
+    async with make_engine(tiny) as engine:
+        assert all([(await engine.health()).ready for _ in range(20)])
+        assert len(runs) == 1
+        # Long enough later it is asked again, and a model that fails is not believed.
+        engine._answered_at -= PROBE_KEPT_S
+        monkeypatch.setattr(tiny.backend, "answers", lambda: False)
+        assert not (await engine.health()).ready
+        assert not (await engine.health()).ready

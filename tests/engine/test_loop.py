@@ -14,9 +14,11 @@ from engine.api import (
     TurnDelta,
     TurnDone,
     TurnFailed,
+    TurnStarted,
 )
 from engine.config import EngineConfig
 from engine.loop import Loop
+from engine.policy import Pace
 
 
 def ask(text, turn, session):
@@ -28,7 +30,7 @@ async def events_of(engine, turn):
     return [event async for event in engine.submit(turn)]
 
 
-async def test_E2_a_model_that_raises_fails_its_turns_and_answers_the_next(
+async def test_E2_E68_a_model_that_raises_fails_its_turns_and_answers_the_next(
     tiny, tokenizer, make_engine
 ):
     """Stands for a kernel that refuses one input: the network itself raises on one token."""
@@ -55,7 +57,7 @@ async def test_one_turn_id_runs_once(tiny, make_engine):
     assert sorted(type(events[-1]).__name__ for events in both) == ["TurnDone", "TurnFailed"]
 
 
-async def test_counters_add_up(tiny, make_engine):
+async def test_E75_counters_add_up(tiny, make_engine):
     async with make_engine(tiny) as engine:
         done = (await events_of(engine, ask("A?", "t1", "s1")))[-1]
         again = (await events_of(engine, ask("A?", "t2", "s1")))[-1]
@@ -134,3 +136,51 @@ async def test_many_random_turns_cancels_and_drops_leave_nothing_behind(tiny, ma
     assert {event.code for event in failed} <= {EngineCode.CONTEXT_FULL}
     assert stats.gauges["turns_running"] == stats.gauges["turns_waiting"] == 0
     assert stats.gauges["kv_bytes"] <= budget
+
+
+async def test_E60_a_prompt_under_way_is_cancelled_within_one_step(tiny, make_engine, monkeypatch):
+    monkeypatch.setattr(Pace, "window", lambda self, decoding, step_tokens: 1)
+    turn = msgspec.structs.replace(ask("Is it high? " * 60, "t", "s"), max_new_tokens=50)
+    async with make_engine(tiny) as engine:
+        stream = engine.submit(turn)
+        await anext(stream)
+        steps = (await engine.stats()).counters.get("steps", 0)
+        await engine.cancel("t")
+        rest = [event async for event in stream]
+        after = (await engine.stats()).counters
+    assert isinstance(rest[-1], TurnCancelled) and not rest[-1].token_ids
+    assert after["steps"] <= steps + 2 and after["tokens_prefilled"] < 200
+
+
+async def test_E62_turns_that_come_together_are_computed_together(tiny, make_engine):
+    turns = [ask(f"Is {n} high?", f"t{n}", f"s{n}") for n in range(16)]
+    async with make_engine(tiny) as engine:
+        answers = await asyncio.gather(*(events_of(engine, turn) for turn in turns))
+        steps = (await engine.stats()).counters["steps"]
+    assert all(isinstance(events[-1], TurnDone) for events in answers)
+    # Four tokens each: one after the other they would take 64 steps.
+    assert steps <= 24
+
+
+async def test_E70_E71_turns_that_end_in_their_first_step_hear_all_of_it(tiny, make_engine):
+    turns = [
+        msgspec.structs.replace(ask("A?", f"t{n}", f"s{n}"), max_new_tokens=1) for n in range(40)
+    ]
+    async with make_engine(tiny) as engine:
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*(events_of(engine, turn) for turn in turns))
+    for events, turn in zip(answers, turns, strict=True):
+        assert isinstance(events[0], TurnStarted) and isinstance(events[-1], TurnDone)
+        assert {event.turn for event in events} == {turn.id}
+        assert "".join(e.text for e in events if isinstance(e, TurnDelta)) == events[-1].text
+
+
+async def test_E48_every_byte_that_is_kept_is_told_beside_its_budget(tiny, make_engine):
+    settings = {"kv_budget_bytes": 1 << 20, "kv_ram_bytes": 1 << 19, "answer_cache_bytes": 1 << 10}
+    async with make_engine(tiny, **settings) as engine:
+        for n in range(20):
+            await events_of(engine, ask(f"Is {n} high? " * 9, f"t{n}", f"s{n}"))
+        gauges = (await engine.stats()).gauges
+    assert 0 < gauges["kv_bytes"] <= gauges["kv_budget_bytes"] == 1 << 20
+    assert 0 < gauges["kv_ram_bytes"] <= gauges["kv_ram_budget_bytes"] == 1 << 19
+    assert 0 < gauges["answer_cache_bytes"] <= 1 << 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def generated(pair: Pair, inputs: dict[str, torch.Tensor]) -> tuple[tuple[int, .
 
 
 @pytest.mark.parametrize("window", [1, 7, 32, 512])
-async def test_answers_about_pictures_equal_generate_for_any_window(
+async def test_E56_answers_about_pictures_equal_generate_for_any_window(
     pair, picture, make_engine, window
 ):
     shown = [picture(1), picture(2, (90, 130))]
@@ -229,9 +230,16 @@ def joined(parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         if any(name in part for part in parts):
             each = [part.get(name, torch.zeros_like(part["input_ids"])) for part in parts]
             whole[name] = torch.cat(each, dim=1)
-    for name in ("pixel_values", "pixel_attention_mask", "image_grid_thw"):
+    return whole | joined_pixels(parts)
+
+
+def joined_pixels(parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The pictures of several inputs, in their order."""
+    whole: dict[str, torch.Tensor] = {}
+    shapes = ("pixel_values", "pixel_attention_mask", "image_grid_thw", "image_position_ids")
+    for name in shapes:
         if each := [part[name] for part in parts if name in part]:
-            by_batch = name != "image_grid_thw" and each[0].ndim > 2
+            by_batch = each[0].ndim > 3
             whole[name] = torch.cat(each, dim=1 if by_batch else 0)
     return whole
 
@@ -274,6 +282,25 @@ async def test_a_turn_cancelled_inside_a_picture_leaves_a_context_that_is_right(
             events = await answer(engine, about(f"t{shown.media}", asked("What?", shown)))
             expected, _ = generated(qwen, inputs_of(qwen, events[0].prompt, [shown]))
             assert events[-1].token_ids == expected
+
+
+async def test_E57_the_event_loop_goes_on_while_pictures_are_prepared(qwen, picture, make_engine):
+    lags = []
+
+    async def watch():
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.005)
+            lags.append(time.monotonic() - before)
+
+    shown = [picture(n, (2800, 2000)) for n in range(8)]
+    async with make_engine(qwen.model) as engine:
+        watching = asyncio.create_task(watch())
+        events = await answer(engine, about("t", asked("What?", *shown), max_new_tokens=2))
+        watching.cancel()
+    assert isinstance(events[-1], TurnDone)
+    # What two busy cores may cost a thread that waits; the work itself is much longer.
+    assert max(lags) < 0.25 < sum(lags) / 2
 
 
 async def test_a_model_with_eyes_is_healthy(pair, make_engine):

@@ -78,7 +78,7 @@ async def test_L03_a_connection_that_is_cut_frees_its_slots(socket):
     good_writer.close()
 
 
-async def test_an_abandoned_call_is_cancelled(socket):
+async def test_E41_an_abandoned_call_is_cancelled(socket):
     reader, writer = await asked(socket, wire.Submit(1, turn("long", 900)))
     await reply(reader)
     writer.write(wire.frame(wire.Abandon(1)) + wire.frame(wire.Abandon(99)))

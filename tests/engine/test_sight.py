@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from engine.api import Message, Seen, Turn
 from engine.models.layout import Features, Picture
-from engine.sight import Sight
+from engine.sight import Sight, by_kind
 
 
 class CountingEyes:
@@ -96,7 +97,7 @@ def test_the_least_recently_used_features_go_first_and_the_budget_holds(sight, e
     assert eyes.looked == ["a", "b", "c", "b"]
 
 
-def test_only_the_newest_pictures_are_given_when_there_are_too_many(sight, turn):
+def test_E51_only_the_newest_pictures_are_given_when_there_are_too_many(sight, turn):
     assert looked(sight, turn("a", "b", "c", "d")) == {"b", "c", "d"}
 
 
@@ -128,3 +129,43 @@ def test_stopping_ends_what_waits_and_tells_who_waits(sight, eyes, turn):
     assert waiting is not None and told.wait(10)
     with pytest.raises(CancelledError):
         waiting.result(0)
+
+
+def test_a_question_that_brings_pictures_is_work_on_pictures(turn):
+    assert by_kind(turn("a")).kind == "image"
+    assert by_kind(turn()).kind == "text"
+    asked = turn("a")
+    video = replace(asked.messages[0].seen[0], duration_s=2.0)
+    filmed = replace(asked, messages=(replace(asked.messages[0], seen=(video,)),))
+    assert by_kind(filmed).kind == "video"
+    assert by_kind(replace(filmed, kind="background")).kind == "background"
+    # A picture that was shown with an earlier question is known by now.
+    again = (*asked.messages, Message(role="user", text="And?"))
+    assert by_kind(replace(asked, messages=again)).kind == "text"
+
+
+def test_E53_features_that_a_turn_waits_for_outlive_their_place_in_the_cache(sight, turn):
+    """Each picture is 1,000 bytes of a cache of 2,500; the turn has three of them."""
+    asked = turn("a", "b", "c")
+    future = sight.look(asked, lambda: None)
+    for name in ("d", "e", "f"):
+        looked(sight, turn(name))
+    assert set(future.result(10)) == {"a", "b", "c"}
+    assert all(pictures[0].features.rows.shape == (250, 1) for pictures in future.result().values())
+    assert sight.kept_bytes <= 2_500
+
+
+def test_E52_E58_pictures_are_prepared_by_one_thread_and_each_once(sight, eyes, turn):
+    """A processor is not made for several threads; and who asks at once shares what is made."""
+    threads = set()
+    look = eyes.look
+
+    def noting(path):
+        threads.add(threading.current_thread().name)
+        return look(path)
+
+    eyes.look = noting
+    asked = turn("a", "b")
+    futures = [sight.look(asked, lambda: None) for _ in range(20)]
+    assert all(set(future.result(10)) == {"a", "b"} for future in futures)
+    assert len(threads) == 1 and sorted(eyes.looked) == ["a", "b"]

@@ -67,7 +67,7 @@ async def test_events_come_in_order_and_end_with_the_room():
 
 
 async def test_a_reader_that_falls_behind_is_told_and_delays_nobody(monkeypatch):
-    monkeypatch.setattr("protocol.consultation.MAX_WAITING_EVENTS", 2)
+    monkeypatch.setattr("protocol.surroundings.MAX_WAITING_EVENTS", 2)
 
     async def act(peer):
         await peer.welcome()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from engine import api
+from server.auth import make_token
 from tests.support.scripted_engine import ScriptedEngine
 
+SECRET = "s" * 32
 ENDS = ("turn.done", "turn.cancelled", "turn.failed")
 
 
 @pytest.fixture
 def engine():
     return ScriptedEngine()
+
+
+def token(participant: str, role: str) -> str:
+    until = time.time() + 60
+    return make_token(
+        SECRET, room="ward-7", participant=participant, name="x", role=role, expires_at=until
+    )
 
 
 def ends(client, turn: str) -> list[dict]:
@@ -217,3 +227,70 @@ async def test_a_cancel_while_the_turn_waits_for_a_picture_ends_it(start, engine
     await mei.say(type="cancel", turn="t1")
     await mei.hear("turn.cancelled")
     assert engine.asked == []
+
+
+async def test_what_the_model_knows_is_brought_near_before_somebody_asks(start, engine):
+    server = await start(engine)
+    mei = await server.join("Mei")
+    for _ in range(3):
+        await mei.say(type="presence", typing=True)
+    await mei.comment("c1")
+    await mei.say(type="presence", typing=False)
+    await mei.say(type="presence", typing=True)
+    await mei.comment("c2")
+    assert engine.prefetched == ["ward-7"] * 3
+    engine.says("t1", "yes")
+    await ask(mei, "t1")
+    await mei.hear("turn.done")
+    assert len(engine.prefetched) == 4
+
+
+async def test_who_may_not_ask_has_nothing_brought_near(start, engine):
+    server = await start(engine, secret=SECRET)
+    watcher = await server.join("Wu", token=token("p-wu", "observer"))
+    await watcher.say(type="presence", typing=True)
+    mei = await server.join("Mei", token=token("p-mei", "member"))
+    await mei.comment("c1")
+    assert engine.prefetched == ["ward-7"]
+
+
+async def test_an_engine_that_is_away_is_nobodys_fault_when_somebody_types(start, engine):
+    async def away(session: str) -> None:
+        engine.prefetched.append(session)
+        raise api.EngineError(api.EngineCode.ENGINE_LOST, "away")
+
+    engine.prefetch = away
+    server = await start(engine)
+    mei = await server.join("Mei")
+    await mei.say(type="presence", typing=True)
+    assert (await mei.comment("c1"))["type"] == "ack"
+    assert engine.prefetched == ["ward-7"] * 2
+
+
+async def test_a_schema_a_temperature_and_a_seed_reach_the_engine(start, engine):
+    server = await start(engine)
+    mei = await server.join("Mei")
+    engine.says("t1", "{}")
+    await ask(mei, "t1", json_schema="{}", temperature=0.5, seed=7)
+    await mei.hear("turn.done")
+    asked = engine.asked[0]
+    assert (asked.json_schema, asked.temperature, asked.seed) == ("{}", 0.5, 7)
+
+
+async def test_the_end_says_how_sure_the_model_was(start, engine):
+    server = await start(engine)
+    mei = await server.join("Mei")
+    engine.says("t1", "yes", done=False)
+    done = api.TurnDone(
+        turn="t1",
+        text="yes",
+        token_ids=(1, 2),
+        finish="stop",
+        prompt_tokens=1,
+        cached_tokens=0,
+        timings={},
+        confidences=(0.9, 0.4),
+    )
+    engine.script("t1").put_nowait(done)
+    await ask(mei, "t1")
+    assert (await mei.hear("turn.done"))["confidence"] == 0.6

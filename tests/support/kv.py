@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import errno
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from engine.kv.blocks import BLOCK, Memory, cut
-from engine.kv.context import Context, Kept, KVShape
+from engine.kv.blocks import BLOCK, Memory, cut, cut_states
+from engine.kv.checkpoints import StateShape
+from engine.kv.context import Context, Kept, KVShape, LayerGroup
 from engine.kv.disk import open_unbuffered
 from engine.kv.files import Save
 from engine.kv.keys import Identity
 
-SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu"))
+SHAPE = KVShape.uniform(
+    layers=2, heads=1, head_dim=4, dtype=torch.bfloat16, device=torch.device("cpu")
+)
+# Layers of two kinds, as a model whose windowed layers are narrower; the last one shares.
+MIXED = KVShape(
+    (LayerGroup(2, 2, 4), LayerGroup(1, 1, 8)),
+    ((0, 0), (1, 0), (0, 1), (1, 0)),
+    torch.bfloat16,
+    torch.device("cpu"),
+)
 WEIGHTS = Identity(b"weights-1", SHAPE)
+STATE = StateShape(
+    layers=3,
+    heads=2,
+    key_dim=4,
+    value_dim=5,
+    taps=3,
+    channels=7,
+    dtype=torch.bfloat16,
+    device=torch.device("cpu"),
+)
+HYBRID = replace(SHAPE, state=STATE)
+SUMS = Identity(b"weights-2", HYBRID)
 KEY = "clinic\0ward-3"
 
 
@@ -33,10 +56,18 @@ def extend(context: Context, tokens: list[int]) -> None:
     start, total = context.length, context.length + len(tokens)
     if total > context.capacity:
         context.resize(total)
+    copies = dict(context.states.pass_over(start, total)) if context.states is not None else {}
     for place, token in enumerate(tokens, start):
+        if place in copies:
+            copies[place].buffer.copy_(context.states.live.buffer)
         chance = torch.Generator().manual_seed(token * 1_000_003 + place)
-        bits = torch.randn(context.store[:, :, :, 0].shape, generator=chance)
-        context.store[:, :, :, place] = bits.to(context.shape.dtype)
+        for store in context.stores:
+            bits = torch.randn(store[:, :, :, 0].shape, generator=chance)
+            store[:, :, :, place] = bits.to(context.shape.dtype)
+        if context.states is not None:
+            live = context.states.live
+            live.matrices.mul_(0.9).add_(torch.randn(live.matrices.shape, generator=chance))
+            live.inputs.copy_(torch.cat([live.inputs[:, 1:], live.inputs[:, :1] + token], dim=1))
     context.tokens += tokens
 
 
@@ -47,24 +78,31 @@ def is_same(context: Context, other: Context) -> bool:
     length = context.length
     if not length:
         return True
-    return torch.equal(context.store[:, :, :, :length], other.store[:, :, :, :length])
+    if context.states is not None and not torch.equal(
+        context.states.live.buffer, other.states.live.buffer
+    ):
+        return False
+    return all(
+        torch.equal(one[:, :, :, :length], two[:, :, :, :length])
+        for one, two in zip(context.stores, other.stores, strict=True)
+    )
 
 
 def whole_save(context: Context, number: int, key: str = KEY, answers=None) -> Save:
     """Everything of a context as one save."""
     memory = Memory.of(context, answers or {})
-    save = Save(key, number, None, 0, cut(context), memory)
-    context.kept = Kept(context.length, number)
+    save = Save(key, number, None, 0, cut(context), memory, cut_states(context))
+    context.kept = Kept(context.length, number, frozenset(memory.states))
     return save
 
 
 def delta_save(context: Context, number: int, key: str = KEY) -> Save:
     """What was added to a context since its last save."""
-    first = context.kept.tokens // BLOCK
-    save = Save(
-        key, number, context.kept.number, first, cut(context, first), Memory.of(context, {})
-    )
-    context.kept = Kept(context.length, number)
+    kept, memory = context.kept, Memory.of(context, {})
+    first = kept.tokens // BLOCK
+    states = cut_states(context, kept.states)
+    save = Save(key, number, kept.number, first, cut(context, first), memory, states)
+    context.kept = Kept(context.length, number, frozenset(memory.states))
     return save
 
 

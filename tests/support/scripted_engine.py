@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from engine import api
 
@@ -19,7 +19,16 @@ class ScriptedEngine:
         self.asked: list[api.Turn] = []
         self.opened: list[api.Media] = []
         self.closed_turns: list[str] = []
+        self.prefetched: list[str] = []
         self.ready = True
+        self._changed = asyncio.Event()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until what was asked of it fulfils a condition."""
+        async with asyncio.timeout(5):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
 
     def script(self, turn: str) -> asyncio.Queue[api.TurnEvent | None]:
         """The events of a turn, to be filled."""
@@ -57,6 +66,7 @@ class ScriptedEngine:
     async def submit(self, turn: api.Turn) -> AsyncIterator[api.TurnEvent]:
         """See `Engine.submit`."""
         self.asked.append(turn)
+        self._changed.set()
         try:
             while (event := await self.script(turn.id).get()) is not None:
                 yield event
@@ -85,6 +95,7 @@ class ScriptedEngine:
 
     async def prefetch(self, session: str) -> None:
         """See `Engine.prefetch`."""
+        self.prefetched.append(session)
 
     async def drop(self, session: str) -> None:
         """See `Engine.drop`."""

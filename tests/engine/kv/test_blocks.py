@@ -3,19 +3,32 @@
 import pytest
 import torch
 
-from engine.kv.blocks import BLOCK, Memory, Record, block_count, bytes_from, cut, paste
+from engine.kv.blocks import (
+    BLOCK,
+    Memory,
+    Record,
+    block_count,
+    bytes_from,
+    cut,
+    empty_block,
+    paste,
+)
 from engine.kv.context import Context, MediaSpan
-from tests.support.kv import SHAPE, context_of, is_same, some_tokens
+from tests.support.kv import MIXED, SHAPE, context_of, is_same, some_tokens
 
 
+@pytest.mark.parametrize("shape", [SHAPE, MIXED], ids=["alike", "mixed"])
 @pytest.mark.parametrize("length", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 7])
-def test_what_was_cut_and_pasted_is_bit_for_bit_what_was_there(length):
-    context = context_of(some_tokens(length), spans=[MediaSpan(b"d" * 16, 0, 1)])
+def test_E13_what_was_cut_and_pasted_is_bit_for_bit_what_was_there(length, shape):
+    context = context_of(some_tokens(length), shape, [MediaSpan(b"d" * 16, 0, 1)])
     blocks = cut(context)
     assert len(blocks) == block_count(length)
     assert all(block.is_contiguous() for block in blocks)
     assert sum(block.nbytes for block in blocks) == bytes_from(context, 0)
-    back = Context(SHAPE)
+    assert [tuple(block.shape) for block in blocks] == [
+        empty_block(shape, block.shape[3]).shape for block in blocks
+    ]
+    back = Context(shape)
     back.resize(length + 3)
     paste(Record(Memory.of(context, {}), blocks), back, length)
     assert is_same(back, context) and back.spans == context.spans
@@ -25,13 +38,14 @@ def test_blocks_are_copies():
     context = context_of(some_tokens(40))
     blocks = cut(context)
     before = blocks[0].clone()
-    context.store.zero_()
+    context.stores[0].zero_()
     assert torch.equal(blocks[0], before)
 
 
-def test_a_part_of_a_record_is_pasted_up_to_the_token():
-    context = context_of(some_tokens(100))
-    back = Context(SHAPE)
+@pytest.mark.parametrize("shape", [SHAPE, MIXED], ids=["alike", "mixed"])
+def test_a_part_of_a_record_is_pasted_up_to_the_token(shape):
+    context = context_of(some_tokens(100), shape)
+    back = Context(shape)
     back.resize(70)
     paste(Record(Memory.of(context, {}), cut(context)), back, 70)
     context.crop(70)

@@ -11,8 +11,11 @@ from engine.kv.context import (
     common_prefix,
     whole_spans,
 )
+from tests.support.kv import MIXED, context_of
 
-SHAPE = KVShape(layers=2, heads=1, head_dim=4, dtype=torch.float32, device=torch.device("cpu"))
+SHAPE = KVShape.uniform(
+    layers=2, heads=1, head_dim=4, dtype=torch.float32, device=torch.device("cpu")
+)
 UNIT = GRAIN * SHAPE.token_bytes
 
 
@@ -20,10 +23,21 @@ def test_growing_keeps_what_is_written():
     context = Context(SHAPE)
     context.resize(GRAIN)
     context.tokens = [1, 2, 3]
-    context.store[:, :, :, :3] = 7
+    context.stores[0][:, :, :, :3] = 7
     context.resize(2 * GRAIN)
-    assert (context.store[:, :, :, :3] == 7).all()
+    assert (context.stores[0][:, :, :, :3] == 7).all()
     assert context.bytes == 2 * UNIT
+
+
+def test_layers_of_two_kinds_lie_in_two_tensors_and_grow_together():
+    context = context_of([1, 2, 3], MIXED)
+    before = [context.layer(layer)[:, :, :3].clone() for layer in range(4)]
+    context.resize(2 * GRAIN)
+    assert [tuple(kv.shape) for kv in before] == [(2, 2, 3, 4), (2, 1, 3, 8)] * 2
+    assert all(torch.equal(context.layer(n)[:, :, :3], kv) for n, kv in enumerate(before))
+    assert context.bytes == 2 * GRAIN * (2 * 2 * 2 * 4 + 2 * 8) * 2
+    # The last layer sees what the second one wrote.
+    assert context.layer(3).data_ptr() == context.layer(1).data_ptr()
 
 
 def test_the_budget_is_never_exceeded_and_the_oldest_idle_session_goes():
@@ -35,7 +49,7 @@ def test_the_budget_is_never_exceeded_and_the_oldest_idle_session_goes():
     budget.touch("a")
     assert budget.reserve("d", contexts["d"], 10)
     assert budget.used_bytes == 3 * UNIT
-    assert contexts["b"].store is None and contexts["a"].store is not None
+    assert not contexts["b"].stores and contexts["a"].stores
     assert budget.evictions == 1
 
 
@@ -47,7 +61,7 @@ def test_busy_sessions_are_not_evicted_and_the_newcomer_is_told_to_wait():
     assert not budget.reserve("c", contexts["c"], 10)
     budget.settle("a")
     assert budget.reserve("c", contexts["c"], 10)
-    assert contexts["a"].store is None
+    assert not contexts["a"].stores
 
 
 def test_a_session_that_cannot_grow_beside_its_old_self_is_computed_again():

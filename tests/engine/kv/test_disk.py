@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.kv.blocks import BLOCK
-from engine.kv.context import Context
+from engine.kv.context import Context, KVShape
 from engine.kv.disk import RETRY_S
 from engine.kv.keys import Identity
 from tests.support.kv import (
@@ -32,7 +32,7 @@ def is_stored(disk, context, key=KEY):
         return False
     assert record.memory.token_ids() == context.tokens
     bits = torch.cat(record.blocks, dim=3)
-    return torch.equal(bits, context.store[:, :, :, : context.length])
+    return torch.equal(bits, context.read(0, context.length))
 
 
 def files_in(folder: Path):
@@ -111,7 +111,7 @@ def test_a_tail_that_was_cut_short_is_cut_off_and_the_next_save_stands_behind_th
     "other",
     [
         Identity(b"weights-2", SHAPE),
-        Identity(b"weights-1", type(SHAPE)(2, 1, 4, torch.float16, SHAPE.device)),
+        Identity(b"weights-1", KVShape.uniform(2, 1, 4, torch.float16, SHAPE.device)),
     ],
 )
 def test_files_of_another_model_or_dtype_are_deleted_and_counted(disk_in, tmp_path, other):
@@ -239,7 +239,7 @@ def disk_full_after(disk_in, folder, left, clock):
     return disk, opener, context
 
 
-def test_a_disk_that_is_full_at_any_write_loses_nothing_and_rests(disk_in, tmp_path):
+def test_E34_a_disk_that_is_full_at_any_write_loses_nothing_and_rests(disk_in, tmp_path):
     """Nothing else is there to be deleted, so the tier rests and is tried again."""
     probe, opener, context = disk_full_after(disk_in, tmp_path / "probe", 1 << 30, lambda: 0.0)
     extend(context, some_tokens(70, seed=2))

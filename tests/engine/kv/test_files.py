@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engine.kv.blocks import BLOCK
+from engine.kv.context import KVShape
 from engine.kv.files import (
     HEAD_BYTES,
     Damaged,
@@ -130,7 +131,7 @@ def test_another_model_dtype_or_version_is_foreign(history, monkeypatch):
     content = history[0][0]
     for other in (
         Identity(b"weights-2", SHAPE),
-        Identity(b"weights-1", type(SHAPE)(2, 1, 4, torch.float16, SHAPE.device)),
+        Identity(b"weights-1", KVShape.uniform(2, 1, 4, torch.float16, SHAPE.device)),
     ):
         with pytest.raises(Foreign):
             read(content, identity=other)
@@ -144,7 +145,7 @@ def test_another_sessions_file_is_no_file_of_this_one(history):
         read(history[0][0], key="clinic\0ward-4")
 
 
-def test_blocks_of_other_tokens_are_refused(history):
+def test_E4_blocks_of_other_tokens_are_refused(history):
     """E4, E27: every frame is whole, but they do not belong together."""
     context = context_of(some_tokens(2 * BLOCK + 9, seed=9))
     theirs = frames_of(whole_save(context, 1), WEIGHTS)

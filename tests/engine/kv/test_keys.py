@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.kv.blocks import BLOCK
-from engine.kv.context import MediaSpan
+from engine.kv.context import LayerGroup, MediaSpan
 from engine.kv.keys import KEY_BYTES, Identity, chain
 from tests.support.kv import SHAPE, WEIGHTS, some_tokens
 
@@ -29,7 +29,8 @@ def test_there_is_one_full_key_a_block_and_it_is_the_same_again():
     [
         Identity(b"weights-2", SHAPE),
         Identity(b"weights-1", replace(SHAPE, dtype=torch.float16)),
-        Identity(b"weights-1", replace(SHAPE, heads=2, head_dim=2)),
+        Identity(b"weights-1", replace(SHAPE, groups=(LayerGroup(2, 2, 2),))),
+        Identity(b"weights-1", replace(SHAPE, groups=(LayerGroup(1, 1, 4), LayerGroup(1, 1, 4)))),
     ],
 )
 def test_E5_E7_another_model_dtype_or_layout_shares_no_block(other):

@@ -9,12 +9,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.kv.context import Context, common_prefix
+from engine.kv.context import Context, KVShape, common_prefix
 from engine.kv.keys import Identity
 from engine.kv.store import Store
 from tests.support.kv import KEY, SHAPE, WEIGHTS, context_of, extend, is_same, some_tokens
@@ -118,7 +117,7 @@ def test_bits_that_were_computed_again_replace_those_that_are_stored(make_store)
     context.release()
     context.resize(100)
     context.tokens = tokens
-    context.store.fill_(0.5)
+    context.stores[0].fill_(0.5)
     store.keep(KEY, context, {})
     store.stop()
     assert is_same(bring(make_store()), context)
@@ -189,7 +188,7 @@ def test_ten_thousand_sessions_never_say_a_wrong_token_nor_pass_a_budget(make_st
     sessions = int(os.environ.get("CONSILIUM_SOAK_SESSIONS", "600"))
     # 20 KB of RAM and 100 KB of disk a session: the shares of 200 MB and 1 GB of ten thousand.
     ram, disk = sessions * 20_000, sessions * 100_000
-    shape = replace(SHAPE, layers=8, heads=2, head_dim=16)
+    shape = KVShape.uniform(8, 2, 16, SHAPE.dtype, SHAPE.device)
     identity = Identity(b"weights-1", shape)
     chance = random.Random(12)
     store, said = make_store(ram, disk, identity), {}

@@ -8,7 +8,7 @@ import torch
 from engine.api import Message, Turn
 from engine.config import EngineConfig
 from engine.kv.context import GRAIN, Context
-from engine.models.backend import Backend, Segment
+from engine.models.backend import Backend, Segment, _Step
 from engine.models.determinism import is_deterministic
 from engine.models.loaded import LoadedModel
 from tests.engine.conftest import tiny_model
@@ -17,7 +17,9 @@ CAN_PACK = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_
 needs_kernels = pytest.mark.skipif(not CAN_PACK, reason="this CPU has no bf16 matrix kernels")
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "windowed"])
+@pytest.mark.parametrize(
+    "family", ["llama", "qwen3", "windowed", "recurrent", "gemma4", "gemma4_moe"]
+)
 def test_padded_attention_computes_what_plain_attention_does(family):
     """In fp32 to rounding: the masks let every query see the same keys."""
     tokens = [(7 * n) % 97 for n in range(61)]
@@ -32,6 +34,21 @@ def test_padded_attention_computes_what_plain_attention_does(family):
         ]
         logits.append(torch.cat(parts))
     assert torch.allclose(logits[0], logits[1], atol=1e-3)
+
+
+def test_padded_attention_opens_the_same_blocks():
+    """Tokens of a picture see each other inside a window, whatever fills it up."""
+    masks = []
+    blocks = ((21, 26), (27, 29))
+    for step in (_Step([], False), _Step([], True)):
+        if step.is_padded:
+            mask = step.padded_mask(11, 16, 31, 32, 8, blocks, torch.device("cpu"))[:11, :31]
+        else:
+            mask = step.mask(11, 31, 8, blocks, torch.device("cpu"))
+        masks.append(mask)
+    assert torch.equal(*masks)
+    # The query of token 21: seven before it, itself, and the rest of its picture.
+    assert masks[0][1].nonzero()[:, 0].tolist() == list(range(14, 26))
 
 
 @needs_kernels

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from engine.models.layout import Features, Layout, Picture, Placed
+from engine.models.layout import Features, Layout, Picture, Placed, runs
 
 IMAGE = 9
 
@@ -52,3 +53,22 @@ def test_a_span_is_the_whole_of_a_pictures_tokens():
 
 def test_bytes_count_all_tensors():
     assert picture(b"x", (IMAGE,) * 4).features.bytes == 2 * 4 * 4
+
+
+def test_runs_are_the_placeholders_in_a_row_and_those_that_touch_are_one():
+    one, two = picture(b"one", (7, IMAGE, IMAGE, 8, IMAGE)), picture(b"two", (IMAGE, IMAGE, 8))
+    assert runs((Placed(2, one), Placed(7, two), Placed(20, two))) == ((3, 5), (6, 9), (20, 22))
+
+
+def test_E56_no_window_cuts_a_block_and_every_window_gets_on():
+    layout = Layout(blocks=((3, 5), (6, 12), (12, 14)))
+    assert [layout.whole(0, count) for count in range(1, 8)] == [1, 2, 3, 3, 5, 6, 6]
+    # What begins inside of nothing but a block takes it whole, and no more.
+    assert layout.whole(6, 1) == 6 and layout.whole(6, 7) == 6 and layout.whole(6, 8) == 8
+    assert layout.blocks_of(5, 12) == ((6, 12),) and layout.blocks_of(14, 20) == ()
+    with pytest.raises(AssertionError, match="cut"):
+        layout.blocks_of(5, 11)
+
+
+def test_without_blocks_a_window_is_what_it_is():
+    assert Layout().whole(5, 7) == 7

@@ -83,7 +83,7 @@ def test_what_is_no_picture_is_unsupported(tmp_path, content):
     assert code_of(tmp_path, content).code is EngineCode.MEDIA_UNSUPPORTED
 
 
-def test_a_header_of_50000_by_50000_pixels_is_refused_before_decoding(tmp_path):
+def test_E49_L53_a_header_of_50000_by_50000_pixels_is_refused_before_decoding(tmp_path):
     content = png_header(50_000, 50_000) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
     refused = code_of(tmp_path, content, max_pixels=100_000_000)
     assert refused.code is EngineCode.MEDIA_TOO_MANY_PIXELS
@@ -180,3 +180,46 @@ def test_dicom_is_known_with_and_without_its_preamble(tmp_path, content, expecte
     path = tmp_path / "upload"
     path.write_bytes(content)
     assert is_dicom(str(path)) is expected
+
+
+def bomb():
+    stream = io.BytesIO()
+    Image.new("RGB", (6_000, 6_000), "white").save(stream, "WEBP", lossless=True)
+    return stream.getvalue()
+
+
+def test_L53_a_few_bytes_that_would_fill_the_memory_are_refused_before_decoding(tmp_path):
+    content = bomb()
+    assert len(content) < 20_000
+    refused = code_of(tmp_path, content, max_pixels=10**8)
+    assert refused.code is EngineCode.MEDIA_TOO_DENSE
+    assert "108,000,000" in refused.message
+
+
+def test_how_dense_a_file_may_be_is_a_setting(tmp_path):
+    path = tmp_path / "upload"
+    path.write_bytes(bomb())
+    limits = {"max_bytes": 10**6, "max_pixels": 10**8, "max_ratio": 10**6}
+    assert identify(str(path), **limits).width == 6_000
+
+
+def test_a_blank_page_is_as_dense_as_may_be(tmp_path):
+    """Deflate makes about a thousand bytes of one."""
+    stream = io.BytesIO()
+    Image.new("RGB", (5_000, 7_000), "white").save(stream, "PNG", compress_level=9)
+    path = tmp_path / "blank"
+    path.write_bytes(stream.getvalue())
+    assert identify(str(path), max_bytes=10**6, max_pixels=10**8).height == 7_000
+
+
+def test_every_limit_has_its_own_code(tmp_path):
+    content = bomb()
+    codes = [
+        code_of(tmp_path, content, **limits).code
+        for limits in ({"max_bytes": 100}, {"max_pixels": 10**7}, {"max_pixels": 10**8})
+    ]
+    assert codes == [
+        EngineCode.MEDIA_TOO_BIG,
+        EngineCode.MEDIA_TOO_MANY_PIXELS,
+        EngineCode.MEDIA_TOO_DENSE,
+    ]

@@ -28,6 +28,7 @@ def look(tmp_path):
             max_bytes=10**9,
             max_pixels=10**8,
             max_series_pixels=10**9,
+            max_ratio=2_000,
             cpu_s=60,
         )
         return list(decode_dicom(request)), tmp_path / "derived"

@@ -58,6 +58,31 @@ def test_ruled_lines_are_no_ink():
     assert near(piece, box)
 
 
+def test_a_rule_that_climbs_by_a_pixel_is_no_ink_either():
+    """On a page turned by 1° the boxes of names held the rules above and below them."""
+    box = drawn((50, "Lymphocytes"))[1][0]
+    rules = [(0, box.y1 + 4, 600, box.y1 + 14), (0, box.y0 - 14, 600, box.y0 - 4)]
+    pixels, [box] = drawn((50, "Lymphocytes"), rules=rules)
+    [piece] = tight_pieces(pixels, padded(box))
+    assert near(piece, box)
+
+
+def test_what_blur_and_compression_leave_of_a_rule_is_no_ink():
+    """Boxes with the rule above were on another line than those with the rule below."""
+    box = drawn((50, "Lymphocytes"))[1][0]
+    places = [(x, y) for x in range(0, 600, 11) for y in (box.y0 - 8, box.y1 + 6)]
+    dashes = [(x, y + x % 2, x + 6, y + x % 2) for x, y in places]
+    pixels, [box] = drawn((50, "Lymphocytes"), rules=dashes)
+    [piece] = tight_pieces(pixels, padded(box))
+    assert near(piece, box)
+
+
+def test_a_dash_alone_is_ink():
+    pixels, [box] = drawn((50, "-"))
+    [piece] = tight_pieces(pixels, padded(box))
+    assert piece.height < 8
+
+
 def test_a_ruled_line_between_two_near_cells_parts_them():
     first, second = drawn((50, "5.6"), (100, "9.5"))[1]
     wall = (first.x1 + second.x0) // 2

@@ -1,19 +1,20 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from engine.perception.labnumber import parse_number, swapped
 from engine.perception.labparse import (
-    clean_unit,
+    contradicts,
     decide,
     is_mark,
+    judge,
     needs_second_look,
-    parse_number,
     parse_range,
     split_mark,
-    with_points,
 )
+from engine.perception.labunit import clean_unit
 
 numbers = st.decimals(min_value=0, max_value=99_999, places=2)
 dashes = st.sampled_from(["-", "–", "—", "~", "～", " - ", " – ", "−", "至", " to "])
@@ -100,6 +101,11 @@ def test_what_is_not_surely_a_number_is_none(text):
         ("40-50%", 40, 50),
         ("-3 - 3", -3, 3),
         ("-3--1", -3, -1),
+        ("3.5——9.5", 3.5, 9.5),
+        ("137--147", 137, 147),
+        ("4.0-10.0×10⁹/L", 4.0, 10.0),
+        ("(3.5-9.5) mmol/L", 3.5, 9.5),
+        ("3.5 至 9.5", 3.5, 9.5),
     ],
 )
 def test_ranges_as_sheets_print_them(text, low, high):
@@ -222,7 +228,7 @@ def test_a_mark_that_may_be_a_point_or_part_thousands_is_never_decided_wrongly(v
     ],
 )
 def test_decimal_commas_are_read_where_the_range_leaves_no_doubt(value, limits, flag):
-    assert decide(*with_points(value, limits)) == flag
+    assert decide(value, limits) == flag
 
 
 @pytest.mark.parametrize(
@@ -239,4 +245,148 @@ def test_decimal_commas_are_read_where_the_range_leaves_no_doubt(value, limits, 
     ],
 )
 def test_a_value_that_a_lost_point_could_explain_is_read_twice(value, limits, doubtful):
-    assert needs_second_look(value, limits) == doubtful
+    made = judge(value, limits)
+    assert needs_second_look(made.flag, made.number, made.low, made.high) == doubtful
+
+
+@pytest.mark.parametrize(
+    ("limits", "low", "high"),
+    [
+        ("≤5.2", None, 5.2),
+        ("< = 5.2", None, 5.2),
+        ("up to 5.2", None, 5.2),
+        ("less than 5.2", None, 5.2),
+        ("小于5.2", None, 5.2),
+        ("5.2以下", None, 5.2),
+        ("不超过5.2", None, 5.2),
+        ("≥60", 60, None),
+        ("＞60 mL/min", 60, None),
+        ("60 or more", 60, None),
+        ("60以上", 60, None),
+        ("大于60", 60, None),
+    ],
+)
+def test_bounds_of_one_side(limits, low, high):
+    made = judge("60", limits)
+    assert (made.low, made.high) == (low, high)
+    on_bound = str(low if low is not None else high)
+    assert decide(on_bound, limits) == "normal"
+
+
+@pytest.mark.parametrize("limits", ["-5.2", "5.2-", "5.2", "M<5 F<4", "男:130-175 女:115-150"])
+def test_a_range_that_may_mean_two_things_is_doubted(limits):
+    made = judge("7", limits)
+    assert (made.flag, made.doubt, made.number) == ("unknown", "range", 7)
+
+
+def test_no_range_is_no_doubt():
+    assert judge("7", "").doubt is None and judge("7", "-").doubt is None
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "flag"),
+    [("≤0.3", "0.3-1.2", "unknown"), ("≥500", "0-500", "unknown"), (">500", "0-500", "high")],
+)
+def test_at_most_the_bound_may_be_the_bound(value, limits, flag):
+    """ "≤0.3" was called low in 0.3-1.2, where 0.3 itself is normal."""
+    assert decide(value, limits) == flag
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "sheet_mark", "flag", "number", "doubt"),
+    [
+        ("1,234", "2-5", None, "unknown", None, "separator"),
+        ("1,234", "2-5", ",", "low", 1.234, None),
+        ("1,234", "2-5", ".", "high", 1234, None),
+        ("1,234", "1-5", ".", "unknown", None, "separator"),
+        ("1.234", "2-5", ".", "low", 1.234, None),
+        ("1.234", "2-5", None, "unknown", None, "separator"),
+        ("1.234", "2-5", ",", "high", 1234, None),
+        ("1.234,5", "1.000,0-2.000,0", None, "normal", 1234.5, None),
+        ("1.234,5", "900-1.100", None, "high", 1234.5, None),
+        ("1,234.5", "900-1,100", None, "high", 1234.5, None),
+        ("1,234.5", "125-350", None, "high", 1234.5, None),
+        ("5,6", "3-5", ",", "high", 5.6, None),
+        ("5,6", "3-5", None, "unknown", None, "separator"),
+        ("5.6", "3-5", ",", "unknown", None, "separator"),
+        ("5,6", "3.5-5.1", None, "unknown", None, "separator"),
+        ("1.020", "1.003-1.030", None, "normal", None, "separator"),
+        ("1.020", "1.003-1.030", ".", "normal", 1.02, None),
+        ("1250", "1,000-2,000", None, "unknown", None, "separator"),
+        ("1250", "1,000-2,000", ".", "normal", 1250, None),
+        ("1.25", "1,003-1,030", None, "unknown", None, "separator"),
+    ],
+)
+def test_a_separator_is_read_as_row_and_sheet_say_or_doubted(
+    value, limits, sheet_mark, flag, number, doubt
+):
+    made = judge(value, limits, sheet_mark=sheet_mark)
+    assert (made.flag, made.number, made.doubt) == (flag, number, doubt)
+
+
+def written(number, mark, is_grouped):
+    english = f"{number:,}" if is_grouped else str(number)
+    return english if mark == "." else swapped(english)
+
+
+fine = st.decimals(min_value=0, max_value=99_999, places=3)
+
+
+@settings(max_examples=500)
+@given(
+    value=fine,
+    one=fine,
+    other=fine,
+    mark=st.sampled_from(".,"),
+    is_grouped=st.booleans(),
+    places=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    knows=st.booleans(),
+)
+def test_whatever_the_mark_a_flag_that_is_said_is_true(
+    value, one, other, mark, is_grouped, places, knows
+):
+    value = round(value, places[0])
+    low, high = sorted(round(number, places[1]) for number in (one, other))
+    # Under a hundredth of its bound a number is taken for the thousandfold.
+    assume(knows or value * 100 > low)
+    texts = [written(number, mark, is_grouped) for number in (value, low, high)]
+    made = judge(texts[0], f"{texts[1]}-{texts[2]}", sheet_mark=mark if knows else None)
+    true = "low" if value < low else "high" if value > high else "normal"
+    assert made.flag in (true, "unknown")
+    assert made.number in (float(value), None)
+    assert (made.flag == "unknown") <= (made.doubt == "separator")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "mark"),
+    [
+        ("7.9 (H)", "7.9", "H"),
+        ("7.9▲", "7.9", "↑"),
+        ("⬇ 2.1", "2.1", "↓"),
+        ("7.9 High", "7.9", "High"),
+        ("阳性 *", "阳性", "*"),
+        ("H >1000", ">1000", "H"),
+        ("1+ H", "1+", "H"),
+    ],
+)
+def test_more_marks_beside_values(text, value, mark):
+    assert split_mark(text) == (value, mark)
+
+
+@pytest.mark.parametrize(
+    ("mark", "flag", "is_contradiction"),
+    [
+        ("H", "high", False),
+        ("↑", "low", True),
+        ("L", "normal", True),
+        ("*", "high", False),
+        ("*", "normal", True),
+        ("N", "low", True),
+        ("正常", "normal", False),
+        ("H", "unknown", False),
+        ("H", "abnormal", False),
+        ("see note", "normal", False),
+    ],
+)
+def test_a_printed_mark_may_contradict(mark, flag, is_contradiction):
+    assert contradicts(mark, flag) is is_contradiction

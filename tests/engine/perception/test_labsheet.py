@@ -174,6 +174,84 @@ def test_no_arrangement_of_texts_breaks_the_reader(arrangement):
         assert "value" in row.cells and row.box.width >= 0
 
 
+# -- names of several lines ----------------------------------------------------------------------
+
+
+def names(*rows):
+    return [row.analyte for row in read(*rows)]
+
+
+def test_a_name_that_goes_on_below_its_value_is_one_name():
+    rows = [line(50, "Low density", "2.1", "mmol/L", "0-3.4"), line(72, "Lipoprotein")]
+    rows += [line(130, "Sodium", "140", "mmol/L", "137-147")]
+    assert names(line(0, *HEADER), *rows) == ["Low density Lipoprotein", "Sodium"]
+
+
+def test_a_name_that_begins_above_its_value_is_one_name():
+    rows = [line(50, "25-hydroxy"), line(61, "", "75", "nmol/L", "50-125"), line(72, "vitamin D")]
+    assert names(line(0, *HEADER), *rows) == ["25-hydroxy vitamin D"]
+
+
+def test_a_name_that_fills_its_column_goes_on_beside_its_value():
+    rows = [line(50, "Alkaline Phosphatase, to"), line(72, "Tal", "80", "U/L", "45-125")]
+    assert names(line(0, *HEADER), *rows) == ["Alkaline Phosphatase, to Tal"]
+
+
+@pytest.mark.parametrize("y", [72, 90, 110])
+def test_a_title_between_two_rows_is_part_of_neither(y):
+    """Dense sheets have their titles as near as their rows."""
+    rows = [line(50, "Glucose", "5", "mmol/L", "4-6"), line(y, "Lipids")]
+    rows += [line(y + 22, "HDL", "1.2", "mmol/L", ">1.04")]
+    assert names(line(0, *HEADER), *rows) == ["Glucose", "HDL"]
+
+
+def test_a_footer_is_no_part_of_the_last_name():
+    rows = [line(24 * n, f"A{n}", "5", "mmol/L", "4-6") for n in (1, 2, 3)]
+    assert names(line(0, *HEADER), *rows, line(96, "Reported by A. B.")) == ["A1", "A2", "A3"]
+
+
+def test_a_footer_close_below_the_last_row_is_no_part_of_its_name():
+    """Where rows are far apart, a line of text close to the last one looked like its name."""
+    rows = [line(50 * n, f"A{n}", "5", "mmol/L", "4-6") for n in (1, 2)]
+    footer = line(130, "Results refer to this sample only")
+    assert names(line(0, *HEADER), *rows, footer) == ["A1", "A2"]
+
+
+def test_a_row_waits_only_when_a_name_may_go_on():
+    sheet = LabSheetReader("m")
+    for text in line(0, *HEADER) + line(50, "Sodium", "150", "mmol/L", "137-147"):
+        assert sheet.feed(text) == []
+    assert sheet.feed(at(40, 72, "serum")) == []
+    [row] = sheet.feed(at(40, 120, "Potassium"))
+    assert row.analyte == "Sodium serum" and row.box.height == 42
+
+
+def test_the_decimal_mark_of_a_sheet_is_learnt_from_its_rows():
+    rows = [
+        line(50, "Ferritin", "1,234", "ug/L", "2-5"),
+        line(100, "Potassium", "4.10", "mmol/L", "3.50-5.30"),
+        line(150, "Ferritin", "1,234", "ug/L", "2-5"),
+    ]
+    found = read(line(0, *HEADER), *rows)
+    assert [(row.flag, row.number, row.doubt) for row in found] == [
+        ("unknown", None, "separator"),
+        ("normal", 4.1, None),
+        ("high", 1234, None),
+    ]
+
+
+def test_a_mark_that_contradicts_is_said():
+    [row] = read(line(0, *HEADER), line(50, "Sodium", "140", "mmol/L", "137-147", "H"))
+    assert (row.flag, row.doubt) == ("normal", "mark")
+
+
+def test_a_unit_behind_the_value_gets_its_own_cell():
+    header = line(0, "Test", "Result", "", "Reference Range")
+    [row] = read(header, line(50, "Glucose", "7.9 mmol/L", "", "3.9-6.1"))
+    assert (row.value, row.unit, row.flag) == ("7.9", "mmol/L", "high")
+    assert row.cells["unit"].x == 340
+
+
 # -- drawn sheets through real workers ----------------------------------------------------------
 
 

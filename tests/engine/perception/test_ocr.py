@@ -26,7 +26,7 @@ def page(size, *lines, font_px=28):
 
 
 def read_all(reader, pixels):
-    return [piece for _, read in reader.read(reader.find(pixels)) for piece in read]
+    return [piece for _, read in reader.read(reader.page(pixels).pieces) for piece in read]
 
 
 def test_the_weights_lie_inside_the_package():
@@ -61,7 +61,7 @@ def test_boxes_of_a_big_picture_are_in_its_own_pixels(reader):
 
 def test_text_comes_in_batches_as_it_is_read(reader):
     pixels, _ = page((500, 700), *[(40, 20 + 60 * row, f"Row {row}") for row in range(11)])
-    pieces = reader.find(pixels)
+    pieces = reader.page(pixels).pieces
     batches = list(reader.read(pieces))
     assert [done for done, _ in batches] == [4, 11]
     texts = [piece.text for _, read in batches for piece in read]
@@ -78,7 +78,7 @@ def test_fine_print_on_a_big_page_gets_a_second_look(reader):
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (8, 4000), (4000, 8), (32, 32), (640, 480)])
 def test_a_picture_without_text_has_none(reader, size):
     pixels = np.full((size[1], size[0], 3), 180, np.uint8)
-    assert reader.find(pixels) == []
+    assert reader.page(pixels).pieces == []
 
 
 def test_noise_is_not_text(reader):

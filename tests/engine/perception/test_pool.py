@@ -30,6 +30,7 @@ def request(folder, content):
         max_bytes=10**9,
         max_pixels=10**8,
         max_series_pixels=10**9,
+        max_ratio=2_000,
         cpu_s=60,
     )
 

@@ -1,5 +1,6 @@
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -8,10 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from engine.api import Box, EngineCode, LabRow, MediaFailed, TextRow
+from engine.api import Box, Detected, EngineCode, LabRow, MediaFailed, TextRow
 from engine.perception.ocr import TextReader
 from engine.perception.wire import Accepted, Decode, Pixels, Read, frame
-from engine.perception.worker import Worker
+from engine.perception.worker import Worker, look
+from tests.support.encoded import encoded
+
+
+@pytest.fixture(autouse=True)
+def cpu_limit():
+    """A worker in this process limits it; the rest of the tests are not to die of that."""
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    yield
+    resource.setrlimit(resource.RLIMIT_CPU, before)
 
 
 def worker():
@@ -67,6 +77,7 @@ def test_the_worker_ends_when_its_parent_closes_the_pipe(tmp_path):
         max_bytes=10,
         max_pixels=10,
         max_series_pixels=10,
+        max_ratio=2_000,
         cpu_s=10,
     )
     arguments = ["--role=decode", "--memory-bytes=3000000000", "--ocr-threads=1"]
@@ -101,6 +112,9 @@ def test_a_value_abnormal_by_a_lost_point_is_flagged_only_when_a_second_look_agr
         unit="",
         range="3.9-6.1",
         flag="high",
+        number=float(first),
+        low=3.9,
+        high=6.1,
         cells={"value": box},
     )
     text = TextRow(media="m", id="m.text.1", box=box, text=first, score=1.0)
@@ -108,3 +122,37 @@ def test_a_value_abnormal_by_a_lost_point_is_flagged_only_when_a_second_look_agr
     looker._reader = TextReader(threads=1, side_px=640, batch=4, min_score=0.5)
     [settled] = looker._settled([row], [text], np.asarray(picture))
     assert settled.flag == flag
+    assert settled.doubt == ("reading" if flag == "unknown" else None)
+
+
+FORMS = {
+    "JPEG": "image/jpeg",
+    "PNG": "image/png",
+    "WEBP": "image/webp",
+    "GIF": "image/gif",
+    "TIFF": "image/tiff",
+    "BMP": "image/bmp",
+    "AVIF": "image/avif",
+    "HEIF": "image/heic",
+}
+
+
+@pytest.mark.parametrize("declared", [None, *FORMS.values(), "text/html", "application/dicom"])
+@pytest.mark.parametrize(("form", "media_type"), FORMS.items())
+def test_a_declared_type_that_lies_is_reported_and_not_obeyed(tmp_path, form, media_type, declared):
+    path = tmp_path / "upload.exe"
+    path.write_bytes(encoded(Image.new("RGB", (40, 20), "red"), form))
+    request = Decode(
+        media="m",
+        path=str(path),
+        derived_dir=str(tmp_path / "derived"),
+        declared_type=declared,
+        max_bytes=10**6,
+        max_pixels=10**6,
+        max_series_pixels=10**6,
+        max_ratio=2_000,
+        cpu_s=100,
+    )
+    detected = next(one for one in look(request) if isinstance(one, Detected))
+    assert (detected.media_type, detected.width) == (media_type, 40)
+    assert detected.mismatch is (declared not in (None, media_type))

@@ -48,12 +48,14 @@ export type ErrorCode =
   | "media_corrupt"
   | "media_too_many_pixels"
   | "media_too_big"
+  | "media_too_dense"
   | "media_timeout"
   | "decoder_lost"
   | "turn_unknown"
   | "turn_exists"
   | "turn_interrupted"
   | "context_full"
+  | "schema_unsupported"
   | "language_unsupported"
   | "engine_lost"
   | "export_format"
@@ -100,12 +102,14 @@ export const ERROR_MEANINGS: Record<ErrorCode, { when: string; fatal: boolean; r
   media_corrupt: { when: "The file is damaged.", fatal: false, retry: false },
   media_too_many_pixels: { when: "More pixels than the limit; found before decoding.", fatal: false, retry: false },
   media_too_big: { when: "More bytes than the limit.", fatal: false, retry: false },
+  media_too_dense: { when: "Too few bytes for so many pixels; found before decoding.", fatal: false, retry: false },
   media_timeout: { when: "Decoding took longer than the limit.", fatal: false, retry: false },
   decoder_lost: { when: "The decoder's process ended while it worked on this.", fatal: false, retry: true },
   turn_unknown: { when: "`cancel` or `interrupts` for a turn that is not running.", fatal: false, retry: false },
   turn_exists: { when: "The turn id was used before with another question.", fatal: false, retry: false },
   turn_interrupted: { when: "The server stopped while the turn ran.", fatal: false, retry: true },
   context_full: { when: "The question does not fit the model's context.", fatal: false, retry: false },
+  schema_unsupported: { when: "The `json_schema` is none, or one that cannot be kept to.", fatal: false, retry: false },
   language_unsupported: { when: "The loaded model does not know this language.", fatal: false, retry: false },
   engine_lost: { when: "The engine's process ended while it worked on this.", fatal: false, retry: true },
   export_format: { when: "The export's `format` is not one of those that are listed.", fatal: false, retry: false },
@@ -228,8 +232,11 @@ export interface TextRow {
 }
 
 /**
- * One analyte of a lab sheet, strings as on the sheet; see the engine for `flag`.
+ * One analyte of a lab sheet, strings as on the sheet; `flag` compares value and range.
  *
+ * `doubt` says what is not certain: whether a `separator` is a decimal mark, what `value` or
+ * `range` means, what the `unit` is or whether the range is in it, a printed `mark` that
+ * contradicts the flag, a `reading` that was not confirmed at a second look.
  * `frame` and `pts_us` are as in `text` rows.
  */
 export interface LabRow {
@@ -247,6 +254,8 @@ export interface LabRow {
   low?: number | null;
   /** @default null */
   high?: number | null;
+  /** @default null */
+  doubt?: "mark" | "range" | "reading" | "separator" | "unit" | "value" | null;
   /** @default {} */
   cells?: Record<string, Rectangle>;
   /** @default 1.0 */
@@ -595,6 +604,8 @@ export interface Op {
  *
  * `turn` is made by the client; sent again, it is the same question. `assets` narrows the
  * question to these pictures; empty means all of the room. `interrupts` ends that turn first.
+ * With `json_schema` the answer is JSON of that schema. `temperature` 0 always takes the likeliest
+ * words; above, the same `seed` draws the same ones again.
  */
 export interface Ask {
   type: "ask";
@@ -606,6 +617,12 @@ export interface Ask {
   max_tokens?: number | null;
   /** @default null */
   interrupts?: Id | null;
+  /** @default null */
+  json_schema?: LongText | null;
+  /** @default 0.0 */
+  temperature?: number;
+  /** @default 0 */
+  seed?: number;
 }
 
 /** End a running turn; an `error` with `turn_unknown` when it is not running. */
@@ -1098,7 +1115,12 @@ export interface TurnAnnotation {
   link: SpanLink;
 }
 
-/** The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds. */
+/**
+ * The answer is complete. `text_sha256` is of the whole text in UTF-8; times in seconds.
+ *
+ * `confidence` is the geometric mean of the probabilities that the model gave to its tokens: how
+ * sure it was of its words, not whether they are right.
+ */
 export interface TurnDone {
   type: "turn.done";
   /** @default 0 */
@@ -1117,6 +1139,8 @@ export interface TurnDone {
   cached_tokens: number;
   /** @default {} */
   timings?: Record<string, number>;
+  /** @default null */
+  confidence?: number | null;
 }
 
 /** A person ended the answer; what was delivered stays and is what the model remembers. */

@@ -26,6 +26,15 @@ const FLAGS: Record<LabRow["flag"], { mark: string; words: string }> = {
   unknown: { mark: "?", words: "no reference range" },
 };
 
+const DOUBTS: Record<NonNullable<LabRow["doubt"]>, string> = {
+  separator: "the mark in the number may be a decimal point or part thousands",
+  value: "the value is not understood",
+  range: "the reference range is not understood",
+  unit: "the unit is not certain, or the range has another one",
+  mark: "the sheet prints another flag",
+  reading: "the value was read in two ways",
+};
+
 const isLab = (row: ObservedRow): row is LabRow => row.type === "lab";
 
 export const isOutOfRange = ({ flag }: LabRow): boolean =>
@@ -111,7 +120,10 @@ function drawLine(target: HTMLElement, line: Line): void {
 }
 
 function drawRow(target: HTMLElement, row: LabRow): void {
-  const { mark, words } = FLAGS[row.flag];
+  const { mark, words: flagged } = FLAGS[row.flag];
+  const doubt = row.doubt ? DOUBTS[row.doubt] : null;
+  const isOpen = doubt !== null && row.flag === "unknown";
+  const words = doubt === null ? flagged : isOpen ? doubt : `${flagged}, but ${doubt}`;
   setAttributes(target, { "data-flag": row.flag, title: `${row.analyte}: ${words}` });
   const texts = [row.analyte, row.value, row.unit, row.range, mark];
   for (const [index, text] of texts.entries()) {

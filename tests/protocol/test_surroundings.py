@@ -3,11 +3,11 @@
 import pytest
 
 from protocol import messages as ms
-from protocol.consultation import MAX_WAITING_EVENTS, Reader, Surroundings
 from protocol.events import CommentAdded, Event, TurnCancelled
 from protocol.joining import Disconnected, FellBehind
 from protocol.shapes import Actor
 from protocol.state import Person
+from protocol.surroundings import MAX_WAITING_EVENTS, Reader, Surroundings
 
 MEI = Actor(id="p-1", name="Mei")
 CANCELLED = TurnCancelled(at=1, actor=MEI, turn="t-1")

@@ -53,7 +53,7 @@ class Loop:
         self._answers = Answers(config.answer_cache_bytes)
         self._sessions = Sessions(config, model.backend)
         self._sight = (
-            Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
+            Sight(model.eyes, config.feature_cache_bytes, config.max_pictures, model.eyes.ears)
             if model.eyes is not None
             else None
         )
@@ -92,7 +92,7 @@ class Loop:
         Raises `EngineError` when the turn is refused; then `emit` is never called.
         """
         if self._sight is not None:
-            turn = by_kind(turn)
+            turn = by_kind(turn, hears=self._sight.hears)
         sequence = Sequence(turn, emit, time.monotonic(), Sampling.of(turn), guide)
         with self._intake.changed:
             if self._stopping:
@@ -335,9 +335,11 @@ class Loop:
         return True
 
     def _write(self, sequence: Sequence, session: Session) -> Prompt | None:
-        """Make the prompt; None when that failed and the turn has ended."""
+        """Make the prompt and lay it out; None when that failed and the turn has ended."""
         try:
-            return self._prompter.write(sequence, session)
+            prompt = self._prompter.write(sequence, session)
+            sequence.layout = self._prompter.layout(prompt)
+            return prompt
         except PromptTooLong:
             self._fail(
                 sequence,
@@ -359,7 +361,6 @@ class Loop:
         if sequence.answer is not None:
             self._counters["tokens_resumed"] += known
             return
-        sequence.layout = self._prompter.layout(prompt)
         sequence.cached_tokens = known
         sequence.started_at = time.monotonic()
         sequence.answer = self._answer_of(sequence, prompt)

@@ -20,6 +20,7 @@ from transformers.utils import logging
 
 from engine.config import UnsupportedModel
 from engine.kv.context import GRAIN, Context
+from engine.models.ears import takes_sounds
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
 from engine.models.layers import kv_shape, refuse_unsupported
@@ -67,6 +68,8 @@ class Backend:
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         self.takes_pictures = takes_pictures(model.config)
+        # The families that hear compute logits of all rows of a step when they are asked for any.
+        self._takes_sounds = takes_sounds(model.config)
         # A vision tower attends within one picture, by the library's own implementation.
         model.set_attn_implementation(
             {"text_config": ATTENTION} if self.takes_pictures else ATTENTION
@@ -76,6 +79,9 @@ class Backend:
         names = (
             ("image_token_id", "video_token_id", "audio_token_id") if self.takes_pictures else ()
         )
+        if self._takes_sounds:
+            # Its positions are counted by these marks: one without anything behind it breaks them.
+            names = (*names, "vision_start_token_id", "audio_start_token_id")
         unsaid = [getattr(model.config, name, None) for name in names]
         self._unsaid = [token for token in unsaid if token is not None]
         config = model.config.get_text_config(decoder=True)
@@ -101,9 +107,14 @@ class Backend:
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         kind: Any = AutoModelForCausalLM
-        if takes_pictures(AutoConfig.from_pretrained(model)):
+        config = AutoConfig.from_pretrained(model)
+        # Of a model that also speaks the part that thinks.
+        config = getattr(config, "thinker_config", config)
+        if takes_pictures(config):
             kind = AutoModelForImageTextToText
-        loaded: Any = kind.from_pretrained(model, dtype=DTYPES[dtype], output_loading_info=True)
+        loaded: Any = kind.from_pretrained(
+            model, config=config, dtype=DTYPES[dtype], output_loading_info=True
+        )
         network, found = loaded
         # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
         if lacking := sorted(found["missing_keys"]):
@@ -124,28 +135,44 @@ class Backend:
         tokens = [token for segment in segments for token in segment.tokens]
         positions: list[torch.Tensor] = []
         pictures: list[Features] = []
+        sounds: list[Features] = []
         sampled: list[int] = []
         rows = 0
         for segment in segments:
             past, rows = segment.context.length, rows + len(segment.tokens)
             positions.append(segment.layout.positions_of(past, past + len(segment.tokens)))
             pictures += segment.layout.features_of(past, past + len(segment.tokens))
+            sounds += segment.layout.sounds_of(past, past + len(segment.tokens))
             if segment.wants_logits:
                 sampled.append(rows - 1)
-        output = self.model(
-            input_ids=torch.tensor([tokens], device=self.device),
-            position_ids=_side_by_side(positions).to(self.device),
-            use_cache=False,
-            # An empty index is not accepted everywhere; one spare row costs nothing.
-            logits_to_keep=torch.tensor(sampled or [len(tokens) - 1], device=self.device),
-            consilium_step=_Step(segments, self.is_deterministic),
+        ids = torch.tensor([tokens], device=self.device)
+        inputs = {
+            "input_ids": ids,
+            "position_ids": _side_by_side(positions).to(self.device),
+            "use_cache": False,
+            "consilium_step": _Step(segments, self.is_deterministic),
             **_encoded(pictures),
-        )
+        }
+        # An empty index is not accepted everywhere; one spare row costs nothing.
+        keep = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
+        if self._takes_sounds:
+            states = self.model.model(**inputs, **self._heard(ids, sounds)).last_hidden_state
+            logits: torch.Tensor = self.model.lm_head(states[0, keep])
+        else:
+            logits = self.model(**inputs, logits_to_keep=keep).logits[0]
         for segment in segments:
             segment.context.tokens.extend(segment.tokens)
-        logits: torch.Tensor = output.logits[0]
         logits[:, self._unsaid] = torch.finfo(logits.dtype).min
         return logits if sampled else logits[:0]
+
+    def _heard(self, ids: torch.Tensor, sounds: list[Features]) -> dict[str, torch.Tensor]:
+        """Return the step's embeddings when recordings are among its tokens."""
+        if not sounds:
+            return {}
+        words: torch.Tensor = self.model.get_input_embeddings()(ids)
+        rows = torch.cat([sound.rows for sound in sounds]).to(words)
+        places = (ids == self.model.config.audio_token_id)[..., None]
+        return {"inputs_embeds": words.masked_scatter(places, rows)}
 
     def answers(self) -> bool:
         """Compute one token in a context of its own: whether the model works now."""

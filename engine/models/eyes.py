@@ -14,10 +14,11 @@ from transformers import PreTrainedModel, ProcessorMixin
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.config import UnsupportedModel
-from engine.models.layout import Features, Picture
+from engine.models.ears import Ears, takes_sounds
+from engine.models.layout import Features, Picture, Sound
 
 # Families whose answers about pictures are proven to be those of `generate` (tests/engine).
-PROVEN = ("gemma4", "idefics3", "qwen2_5_vl", "qwen3_vl", "smolvlm")
+PROVEN = ("gemma4", "idefics3", "qwen2_5_omni_thinker", "qwen2_5_vl", "qwen3_vl", "smolvlm")
 
 # Outputs of a processor that are no input of a vision tower.
 _TEXT_OUTPUTS = {"input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids"}
@@ -42,7 +43,12 @@ class Eyes:
     def __init__(self, model: PreTrainedModel, processor: Any) -> None:
         self._model = model
         self.processor = processor
+        self.ears = Ears(model, processor) if takes_sounds(model.config) else None
         self.placeholder: int = model.config.image_token_id
+        # Each stands once in a template's text for what is shown or played.
+        self.placeholders = frozenset({self.placeholder})
+        if self.ears is not None:
+            self.placeholders |= {self.ears.placeholder}
         # The text that a template puts where a picture stands.
         self.mark: str = processor.image_token
         text = model.config.get_text_config(decoder=True)
@@ -55,10 +61,13 @@ class Eyes:
     def load(cls, folder: str, model: PreTrainedModel) -> Eyes:
         """Load the processor that belongs to `model`; raises `UnsupportedModel`."""
         # Every family names its processor like its configuration.
-        name = type(model.config).__name__.removesuffix("Config") + "Processor"
-        eyes = cls(model, _still(getattr(transformers, name)).from_pretrained(folder))
-        if eyes._shown("x").count(eyes.mark) != 1:
+        name = type(model.config).__name__.removesuffix("Config").removesuffix("Thinker")
+        kind = _still(getattr(transformers, f"{name}Processor"), takes_sounds(model.config))
+        eyes = cls(model, kind.from_pretrained(folder))
+        if eyes._shown("image").count(eyes.mark) != 1:
             raise UnsupportedModel(f"the chat template of {folder} has no place for pictures")
+        if eyes.ears is not None and eyes._shown("audio").count(eyes.ears.mark) != 1:
+            raise UnsupportedModel(f"the chat template of {folder} has no place for recordings")
         return eyes
 
     def render(self, chat: list[dict[str, Any]], *, asks: bool) -> str:
@@ -73,8 +82,8 @@ class Eyes:
         assert isinstance(text, str)
         return text
 
-    def _shown(self, text: str) -> str:
-        parts = [{"type": "image"}, {"type": "text", "text": text}]
+    def _shown(self, medium: str) -> str:
+        parts = [{"type": medium}, {"type": "text", "text": "x"}]
         try:
             return self.render([{"role": "user", "content": parts}], asks=True)
         # A processor without any template says so in its own way.
@@ -117,11 +126,14 @@ class Eyes:
         if not self._has_positions or not pictures:
             return None, 0
         ids = torch.tensor([tokens])
-        found, delta = self._model.model.get_rope_index(
-            ids,
-            mm_token_type_ids=(ids == self.placeholder).int(),
-            image_grid_thw=torch.cat([p.grid for p in pictures if p.grid is not None]),
-        )
+        grids = [p.grid for p in pictures if p.grid is not None]
+        index = self._model.model.get_rope_index
+        if self.ears is None:
+            about = {"mm_token_type_ids": (ids == self.placeholder).int()}
+        else:
+            frames = [p.frames for p in pictures if isinstance(p, Sound)]
+            about = {"attention_mask": torch.ones_like(ids), "audio_seqlens": torch.tensor(frames)}
+        found, delta = index(ids, image_grid_thw=torch.cat(grids) if grids else None, **about)
         return found[:, 0], int(delta[0])
 
 
@@ -131,8 +143,11 @@ def _joined(features: Any) -> torch.Tensor:
     return whole.reshape(-1, whole.shape[-1])
 
 
-def _still(processor: Any) -> Any:
-    """Return the processor class without its video part, which needs torchvision to exist."""
+def _still(processor: Any, hears: bool) -> Any:
+    """Return the processor class without its video part, which needs torchvision to exist.
+
+    Without that for sound, too, unless it `hears`.
+    """
     takes = inspect.signature(processor.__init__).parameters
     names: list[str] = processor.get_attributes()
 
@@ -149,19 +164,19 @@ def _still(processor: Any) -> Any:
         # `from_pretrained` reads from this signature what it may pass.
         def __init__(
             self,
-            image_processor: object,
-            tokenizer: object,
+            *parts: object,
             image_seq_len: int | None = None,
             chat_template: str | None = None,
         ) -> None:
             settings: dict[str, object] = {name: None for name in names if name in takes}
-            settings |= {"image_processor": image_processor, "tokenizer": tokenizer}
+            settings |= zip(self.get_attributes(), parts, strict=True)
             if image_seq_len is not None and "image_seq_len" in takes:
                 settings["image_seq_len"] = image_seq_len
             super().__init__(**settings, chat_template=chat_template)
 
         @classmethod
         def get_attributes(cls) -> list[str]:
-            return ["image_processor", "tokenizer"]
+            heard = ["feature_extractor"] if hears else []
+            return [name for name in names if name in ("image_processor", "tokenizer", *heard)]
 
     return Still

@@ -284,7 +284,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     The server keeps observations in the room's log and passes them with each turn, so that an
     engine that was restarted answers as one that was not. `missing` says that perception had not
     finished when the turn had to go on. `pictures` are upright pictures that perception made, for a
-    model that takes pixels: one of a still, several of a video. `duration_s` is 0 for a still.
+    model that takes pixels: one of a still, several of a video. `sounds` are decoded recordings,
+    16 kHz mono WAV in 16 bits, for a model that hears; their transcript stays out of its prompt.
+    `duration_s` is 0 for a still.
     """
 
     media: str
@@ -300,6 +302,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     frames: int = 1
     imaging: Imaging | None = None
     pictures: tuple[str, ...] = ()
+    sounds: tuple[str, ...] = ()
     duration_s: float = 0.0
 
 

@@ -66,7 +66,7 @@ class Loop:
         self._sessions = Sessions(config, model.backend)
         self._tally = Tally(pace, self._sessions.note_computed)
         self._sight = (
-            Sight(model.eyes, config.feature_cache_bytes, config.max_pictures)
+            Sight(model.eyes, config.feature_cache_bytes, config.max_pictures, model.eyes.ears)
             if model.eyes is not None
             else None
         )
@@ -104,7 +104,7 @@ class Loop:
         Raises `EngineError` when the turn is refused; then `emit` is never called.
         """
         if self._sight is not None:
-            turn = by_kind(turn)
+            turn = by_kind(turn, hears=self._sight.hears)
         sequence = Sequence(turn, emit, time.monotonic(), Sampling.of(turn), guide)
         with self._intake.changed:
             if self._stopping:
@@ -338,7 +338,7 @@ class Loop:
         return True
 
     def _write(self, sequence: Sequence, session: Session) -> Prompt | None:
-        """Make the prompt; None when that failed and the turn has ended."""
+        """Make the prompt and lay it out; None when that failed and the turn has ended."""
         try:
             prompt = self._prompter.write(sequence, session)
             sequence.layout = self._prompter.layout(prompt)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec.structs import replace
 from transformers import PreTrainedTokenizerBase
 
-from engine.api import Imaging, LabRow, Message, Seen, TextRow
-from engine.models.layout import Picture, Placed
-from engine.text.spans import covers
+from engine.api import Message, Seen
+from engine.models.layout import Picture, Placed, Sound
+from engine.sheet import sheet
 
 # Short on purpose: the embedded model has 135 million parameters and follows few instructions.
 SYSTEM = (
@@ -21,14 +20,6 @@ SYSTEM = (
     "Use only values from the lab results; say which are out of range."
 )
 BLIND = "You cannot see pictures."
-
-# Rows that matter first, each a sentence: of a table with a column of flags the embedded model
-# called every value high.
-_SECTIONS = (
-    ("Out of range:", ("low", "high", "abnormal")),
-    ("Normal:", ("normal",)),
-    ("No range to compare with:", ("unknown",)),
-)
 
 # Tokens the model made for an earlier turn, and the rest of its delivered text that ends
 # inside a token; None when the engine does not know the turn (any more).
@@ -43,7 +34,7 @@ class PromptTooLong(Exception):
 class Prompt:
     """What the model reads: `tokens` are those of `text`, earlier answers as they were made.
 
-    `placed` are the pictures among the tokens, in order.
+    `placed` are the pictures and recordings among the tokens, in order.
     """
 
     text: str
@@ -51,12 +42,17 @@ class Prompt:
     seen: tuple[Seen, ...]
     placed: tuple[Placed, ...] = ()
 
+    @property
+    def shows(self) -> bool:
+        """Whether pixels of any picture are in it."""
+        return any(not isinstance(placed.picture, Sound) for placed in self.placed)
+
 
 class Eyes(Protocol):
     """What the writer needs of a model that takes pixels (`engine.models.eyes.Eyes`)."""
 
     mark: str
-    placeholder: int
+    placeholders: frozenset[int]
 
     def render(self, chat: list[dict[str, object]], *, asks: bool) -> str: ...
 
@@ -169,7 +165,7 @@ class PromptWriter:
 
         def read(between: str) -> None:
             for token in self._encode(between):
-                if self._eyes is None or token != self._eyes.placeholder:
+                if self._eyes is None or token not in self._eyes.placeholders:
                     tokens.append(token)
                     continue
                 picture = next(waiting)
@@ -269,13 +265,18 @@ def _picture_tokens(utterance: _Utterance) -> int:
 
 def _shown(said: _Said) -> dict[str, object]:
     """One message as templates of models with eyes take it."""
-    shown: list[dict[str, str]] = [{"type": "image"} for p in said.parts if isinstance(p, Picture)]
+    shown: list[dict[str, str]] = [
+        {"type": "audio" if isinstance(part, Sound) else "image"}
+        for part in said.parts
+        if isinstance(part, Picture)
+    ]
     return {"role": said.role, "content": [*shown, {"type": "text", "text": said.text}]}
 
 
 def _texts(utterance: _Utterance) -> list[str]:
     """What may be left out: text that was heard, or read from pictures that are not shown."""
-    told = [said.text for seen in utterance.message.seen for said in seen.speech]
+    unheard = [s for s in utterance.message.seen if not _given(utterance, s)[1]]
+    told = [said.text for seen in unheard for said in seen.speech]
     unseen = [seen for seen in utterance.message.seen if seen.media not in utterance.pictures]
     return told + [row.text for seen in unseen for row in seen.text_rows]
 
@@ -290,99 +291,15 @@ def _system(utterances: list[_Utterance], is_blind: bool) -> str:
 
 def _user_content(utterance: _Utterance) -> str:
     message = utterance.message
-    blocks = [
-        _sheet(seen, utterance.text_rows, seen.media in utterance.pictures) for seen in message.seen
-    ]
+    blocks = [sheet(seen, utterance.text_rows, *_given(utterance, seen)) for seen in message.seen]
     if utterance.spoken and message.text.strip():
         speaker = f"{message.speaker} asks: " if message.speaker else ""
         blocks.append(f"{speaker}{message.text.strip()}")
     return "\n\n".join(block for block in blocks if block)
 
 
-def _sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
-    """What was read from a media item; of a picture that is shown, only what is certain."""
-    rows: tuple[TextRow | LabRow, ...] = (*seen.text_rows, *seen.lab_rows)
-    moments = sorted({(r.frame, r.pts_us) for r in rows if r.pts_us is not None})
-    if not moments:
-        return _still_sheet(seen, with_text, is_shown)
-    # A video is a picture for each moment at which something was read, its sound first.
-    parts = [replace(seen, text_rows=(), lab_rows=())] if seen.speech else []
-    for frame, pts_us in moments:
-        parts.append(
-            replace(
-                seen,
-                name=f"{seen.name} at {_clock(pts_us or 0)}",
-                text_rows=tuple(row for row in seen.text_rows if row.frame == frame),
-                lab_rows=tuple(row for row in seen.lab_rows if row.frame == frame),
-                speech=(),
-            )
-        )
-    return "\n\n".join(_still_sheet(part, with_text, is_shown) for part in parts)
-
-
-def _clock(pts_us: int) -> str:
-    minutes, seconds = divmod(pts_us // 1_000_000, 60)
-    return f"{minutes}:{seconds:02}"
-
-
-def _still_sheet(seen: Seen, with_text: bool, is_shown: bool) -> str:
-    name = " ".join(seen.name.split()) or "picture"
-    lines: list[str] = []
-    if seen.speech and with_text:
-        lines.append(f"Transcript of {name}:")
-        lines += [" ".join(said.text.split()) for said in seen.speech]
-    elif seen.speech:
-        lines.append(f"The transcript of {name} is left out.")
-    boxes = [row.box for row in seen.lab_rows]
-    free = [row for row in seen.text_rows if not any(covers(box, row.box) for box in boxes)]
-    if is_shown:
-        lines.append(f"Picture {name}.")
-    elif free and with_text:
-        lines.append(f"Text read from {name}:")
-        lines += [" ".join(row.text.split()) for row in free]
-    elif free:
-        lines.append(f"{len(free)} lines of text read from {name} are left out.")
-    # Right before the question: with other text in between the embedded model answered from
-    # that, and called a sheet with four values out of range normal.
-    if seen.lab_rows:
-        lines += ["", f"Lab results from {name}."]
-        for title, flags in _SECTIONS:
-            rows = [row for row in seen.lab_rows if row.flag in flags]
-            lines += [title, *(_lab_line(row) for row in rows)] if rows else []
-        if all(row.flag == "normal" for row in seen.lab_rows):
-            lines.append("Out of range: none.")
-    if seen.imaging is not None:
-        lines.append(f"Medical image {name}: {', '.join(_imaging_parts(seen, seen.imaging))}.")
-    if seen.missing:
-        lines.append(f"{name} was not read to its end.")
-    if not lines and seen.media_type.startswith("video/"):
-        lines.append(f"Video {name} ({seen.duration_s:.0f} s): no text was found in it.")
-    if not lines and seen.media_type.startswith("audio/"):
-        lines.append(f"Recording {name}: no speech was found in it.")
-    if not lines:
-        lines.append(f"Picture {name} ({seen.width}x{seen.height}): no text was found in it.")
-    return "\n".join(lines).strip()
-
-
-def _imaging_parts(seen: Seen, told: Imaging) -> list[str]:
-    """What was recorded and how; identities never come as far as here."""
-    words = [told.modality, told.body_part.lower(), told.laterality, told.view]
-    parts = [word for word in words if word]
-    if seen.frames > 1:
-        parts.append(f"{seen.frames} frames")
-    parts.append(f"{seen.width}x{seen.height} pixels")
-    if told.pixel_spacing is not None:
-        rows, columns = told.pixel_spacing
-        parts.append(f"pixel spacing {rows:g} x {columns:g} mm")
-    if told.window_center is not None and told.window_width is not None:
-        parts.append(f"window center {told.window_center:g} width {told.window_width:g}")
-    return parts
-
-
-def _lab_line(row: LabRow) -> str:
-    analyte, value, unit, limits = (
-        " ".join(cell.split()) for cell in (row.analyte, row.value, row.unit, row.range)
-    )
-    told = f"is {row.flag}" if row.flag != "unknown" else "cannot be judged"
-    reading = " ".join(part for part in (analyte, value, unit) if part)
-    return f"- {reading} {told}" + (f" (range {limits})" if limits else "")
+def _given(utterance: _Utterance, seen: Seen) -> tuple[bool, bool]:
+    """Whether the model sees a media item itself, and whether it hears it."""
+    given = utterance.pictures.get(seen.media, ())
+    sounds = sum(isinstance(part, Sound) for part in given)
+    return len(given) > sounds, sounds > 0

@@ -29,7 +29,7 @@ class Replies:
                 prompt=prompt.text,
                 prompt_tokens=len(prompt.tokens),
                 cached_tokens=sequence.cached_tokens,
-                sight="pixels" if prompt.placed else "text" if prompt.seen else "none",
+                sight="pixels" if prompt.shows else "text" if prompt.seen else "none",
             )
         )
 

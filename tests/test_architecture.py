@@ -56,6 +56,7 @@ TESTED_ELSEWHERE = {
     "server/broker.py": "a contract: tests/contracts/test_broker.py",
     "engine/api.py": "a contract: tests/contracts/test_engine.py",
     "protocol/consultation.py": "over a real server: tests/protocol/test_client.py",
+    "engine/sheet.py": "part of the prompt: tests/engine/test_prompt.py",
     "engine/prompter.py": "part of the loop: tests/engine/test_pixels.py, test_loop.py",
 }
 

@@ -15,6 +15,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from engine.kv.context import GRAIN, Context
+from engine.models.ears import takes_sounds
 from engine.models.eyes import takes_pictures
 from engine.models.fingerprint import fingerprint
 from engine.models.layers import kv_shape, refuse_unsupported
@@ -69,6 +70,8 @@ class Backend:
         AttentionInterface.register(ATTENTION, _attend)
         AttentionMaskInterface.register(ATTENTION, _no_mask)
         self.takes_pictures = takes_pictures(model.config)
+        # The families that hear compute logits of all rows of a step when they are asked for any.
+        self._takes_sounds = takes_sounds(model.config)
         # A vision tower attends within one picture, by the library's own implementation.
         model.set_attn_implementation(
             {"text_config": ATTENTION} if self.takes_pictures else ATTENTION
@@ -78,6 +81,9 @@ class Backend:
         names = (
             ("image_token_id", "video_token_id", "audio_token_id") if self.takes_pictures else ()
         )
+        if self._takes_sounds:
+            # Its positions are counted by these marks: one without anything behind it breaks them.
+            names = (*names, "vision_start_token_id", "audio_start_token_id")
         unsaid = [getattr(model.config, name, None) for name in names]
         self._unsaid = [token for token in unsaid if token is not None]
         config = model.config.get_text_config(decoder=True)
@@ -130,12 +136,14 @@ class Backend:
         tokens = [token for segment in segments for token in segment.tokens]
         positions: list[torch.Tensor] = []
         pictures: list[Features] = []
+        sounds: list[Features] = []
         sampled: list[int] = []
         rows = 0
         for segment in segments:
             past, rows = segment.context.length, rows + len(segment.tokens)
             positions.append(segment.layout.positions_of(past, past + len(segment.tokens)))
             pictures += segment.layout.features_of(past, past + len(segment.tokens))
+            sounds += segment.layout.sounds_of(past, past + len(segment.tokens))
             if segment.wants_logits:
                 sampled.append(rows - 1)
         # An empty index is not accepted everywhere; one spare row costs nothing.
@@ -147,25 +155,35 @@ class Backend:
         if self._lean is not None:
             logits = self._lean(ids, places, wanted, step)
         else:
-            states = {}
+            inputs: dict[str, Any] = {
+                "input_ids": ids,
+                "position_ids": places,
+                "use_cache": False,
+                "consilium_step": step,
+                **_encoded(pictures),
+            }
             if self.shape.state is not None:
                 rows_of = [(start, end, context) for start, end, context, _ in step.rows]
                 passage = Passage.of(rows_of, is_stepwise=self.is_deterministic)
-                states["consilium_states"] = passage
-            output = self.model(
-                input_ids=ids,
-                position_ids=places,
-                use_cache=False,
-                logits_to_keep=wanted,
-                consilium_step=step,
-                **states,
-                **_encoded(pictures),
-            )
-            logits = output.logits[0]
+                inputs["consilium_states"] = passage
+            if self._takes_sounds:
+                made = self.model.model(**inputs, **self._heard(ids, sounds)).last_hidden_state
+                logits = self.model.lm_head(made[0, wanted])
+            else:
+                logits = self.model(**inputs, logits_to_keep=wanted).logits[0]
         for segment in segments:
             segment.context.tokens.extend(segment.tokens)
         logits[:, self._unsaid] = torch.finfo(logits.dtype).min
         return logits if sampled else logits[:0]
+
+    def _heard(self, ids: torch.Tensor, sounds: list[Features]) -> dict[str, torch.Tensor]:
+        """Return the step's embeddings when recordings are among its tokens."""
+        if not sounds:
+            return {}
+        words: torch.Tensor = self.model.get_input_embeddings()(ids)
+        rows = torch.cat([sound.rows for sound in sounds]).to(words)
+        places = (ids == self.model.config.audio_token_id)[..., None]
+        return {"inputs_embeds": words.masked_scatter(places, rows)}
 
     def answers(self) -> bool:
         """Compute one token in a context of its own: whether the model works now."""

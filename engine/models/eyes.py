@@ -15,11 +15,20 @@ from transformers.models.auto import processing_auto
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.config import UnsupportedModel
-from engine.models.layout import Features, Picture
+from engine.models.ears import Ears, takes_sounds
+from engine.models.layout import Features, Picture, Sound
 from engine.models.vision import vision_parts
 
 # Families whose answers about pictures are proven to be those of `generate` (tests/engine).
-PROVEN = ("gemma4", "idefics3", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "smolvlm")
+PROVEN = (
+    "gemma4",
+    "idefics3",
+    "qwen2_5_omni_thinker",
+    "qwen2_5_vl",
+    "qwen3_5",
+    "qwen3_vl",
+    "smolvlm",
+)
 
 # Outputs of a processor that are no input of a vision tower.
 _TEXT_OUTPUTS = {"input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids"}
@@ -44,7 +53,12 @@ class Eyes:
     def __init__(self, model: PreTrainedModel, processor: Any) -> None:
         self._model = model
         self.processor = processor
+        self.ears = Ears(model, processor) if takes_sounds(model.config) else None
         self.placeholder: int = model.config.image_token_id
+        # Each stands once in a template's text for what is shown or played.
+        self.placeholders = frozenset({self.placeholder})
+        if self.ears is not None:
+            self.placeholders |= {self.ears.placeholder}
         # The text that a template puts where a picture stands.
         self.mark: str = processor.image_token
         text = model.config.get_text_config(decoder=True)
@@ -57,10 +71,13 @@ class Eyes:
     def load(cls, folder: str, model: PreTrainedModel) -> Eyes:
         """Load the processor that belongs to `model`; raises `UnsupportedModel`."""
         names: dict[str, str] = processing_auto.PROCESSOR_MAPPING_NAMES  # type: ignore[attr-defined]
-        name = names[model.config.model_type]
-        eyes = cls(model, _still(getattr(transformers, name)).from_pretrained(folder))
-        if eyes._shown("x").count(eyes.mark) != 1:
+        name = names[model.config.model_type.removesuffix("_thinker")]
+        kind = _still(getattr(transformers, name), takes_sounds(model.config))
+        eyes = cls(model, kind.from_pretrained(folder))
+        if eyes._shown("image").count(eyes.mark) != 1:
             raise UnsupportedModel(f"the chat template of {folder} has no place for pictures")
+        if eyes.ears is not None and eyes._shown("audio").count(eyes.ears.mark) != 1:
+            raise UnsupportedModel(f"the chat template of {folder} has no place for recordings")
         return eyes
 
     def render(self, chat: list[dict[str, Any]], *, asks: bool) -> str:
@@ -75,8 +92,8 @@ class Eyes:
         assert isinstance(text, str)
         return text
 
-    def _shown(self, text: str) -> str:
-        parts = [{"type": "image"}, {"type": "text", "text": text}]
+    def _shown(self, medium: str) -> str:
+        parts = [{"type": medium}, {"type": "text", "text": "x"}]
         try:
             return self.render([{"role": "user", "content": parts}], asks=True)
         # A processor without any template says so in its own way.
@@ -126,11 +143,14 @@ class Eyes:
         if not self._has_positions or not pictures:
             return None, 0
         ids = torch.tensor([tokens])
-        found, delta = self._model.model.get_rope_index(
-            ids,
-            mm_token_type_ids=(ids == self.placeholder).int(),
-            image_grid_thw=torch.cat([p.grid for p in pictures if p.grid is not None]),
-        )
+        grids = [p.grid for p in pictures if p.grid is not None]
+        index = self._model.model.get_rope_index
+        if self.ears is None:
+            about = {"mm_token_type_ids": (ids == self.placeholder).int()}
+        else:
+            frames = [p.frames for p in pictures if isinstance(p, Sound)]
+            about = {"attention_mask": torch.ones_like(ids), "audio_seqlens": torch.tensor(frames)}
+        found, delta = index(ids, image_grid_thw=torch.cat(grids) if grids else None, **about)
         return found[:, 0], int(delta[0])
 
 
@@ -140,8 +160,11 @@ def _joined(features: Any) -> torch.Tensor:
     return whole.reshape(-1, whole.shape[-1])
 
 
-def _still(processor: Any) -> Any:
-    """Return the processor class without its video part, which needs torchvision to exist."""
+def _still(processor: Any, hears: bool) -> Any:
+    """Return the processor class without its video part, which needs torchvision to exist.
+
+    Without that for sound, too, unless it `hears`.
+    """
     takes = inspect.signature(processor.__init__).parameters
     names: list[str] = processor.get_attributes()
 
@@ -155,22 +178,25 @@ def _still(processor: Any) -> Any:
                 setattr(self, name, None)
 
     class Still(processor, Parts):  # type: ignore[misc]
-        # `from_pretrained` reads from this signature what it may pass.
+        # `from_pretrained` reads from this signature what it may pass; parts come by their place.
         def __init__(
             self,
             image_processor: object,
             tokenizer: object,
+            feature_extractor: object = None,
             image_seq_len: int | None = None,
             chat_template: str | None = None,
         ) -> None:
             settings: dict[str, object] = {name: None for name in names if name in takes}
             settings |= {"image_processor": image_processor, "tokenizer": tokenizer}
+            if hears:
+                settings["feature_extractor"] = feature_extractor
             if image_seq_len is not None and "image_seq_len" in takes:
                 settings["image_seq_len"] = image_seq_len
             super().__init__(**settings, chat_template=chat_template)
 
         @classmethod
         def get_attributes(cls) -> list[str]:
-            return ["image_processor", "tokenizer"]
+            return ["image_processor", "tokenizer", *(["feature_extractor"] if hears else [])]
 
     return Still

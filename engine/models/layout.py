@@ -11,7 +11,7 @@ from engine.kv.context import MediaSpan
 
 @dataclass(frozen=True)
 class Features:
-    """What the vision tower made of one picture: `rows` [image tokens, hidden size].
+    """What a tower made of one picture or recording: `rows` [placeholders, hidden size].
 
     `deep` holds what further layers of the tower add to the first layers of the language model
     ("deepstack"), each [image tokens, hidden size].
@@ -51,8 +51,18 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Sound(Picture):
+    """A recording as the model takes it, in everything else like a picture.
+
+    `frames` is how many of its spectrogram's are sound, which positions need to know.
+    """
+
+    frames: int = 0
+
+
+@dataclass(frozen=True)
 class Placed:
-    """A picture whose tokens begin at `start` of a prompt."""
+    """A picture or recording whose tokens begin at `start` of a prompt."""
 
     start: int
     picture: Picture
@@ -65,7 +75,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Layout:
-    """A prompt's pictures and, where they bend them, its positions.
+    """A prompt's pictures and recordings and, where they bend them, its positions.
 
     `blocks` are the runs of tokens `[start, stop)` that see each other, later ones too: a step
     computes each of them as a whole. `positions` is [axes, prompt tokens]; None where the position
@@ -103,9 +113,18 @@ class Layout:
         return torch.cat([known, made], dim=1)
 
     def features_of(self, start: int, stop: int) -> list[Features]:
-        """Return the features of the placeholders among the tokens `[start, stop)`, in order."""
+        """Return those of the pictures' placeholders among the tokens `[start, stop)`, in order."""
+        return self._features(start, stop, False)
+
+    def sounds_of(self, start: int, stop: int) -> list[Features]:
+        """Return those of the recordings' placeholders among the tokens `[start, stop)`."""
+        return self._features(start, stop, True)
+
+    def _features(self, start: int, stop: int, of_sounds: bool) -> list[Features]:
         parts = []
         for placed in self.placed:
+            if isinstance(placed.picture, Sound) is not of_sounds:
+                continue
             length = len(placed.picture.tokens)
             first = min(max(start - placed.start, 0), length)
             last = min(max(stop - placed.start, 0), length)

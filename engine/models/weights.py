@@ -40,9 +40,12 @@ def load_network(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     kind: Any = AutoModelForCausalLM
-    if takes_pictures(AutoConfig.from_pretrained(model)):
+    config = AutoConfig.from_pretrained(model)
+    # Of a model that also speaks the part that thinks.
+    config = getattr(config, "thinker_config", config)
+    if takes_pictures(config):
         kind = AutoModelForImageTextToText
-    where: dict[str, Any] = {}
+    where: dict[str, Any] = {"config": config}
     if device == SPREAD:
         where["device_map"] = "auto"
         where["offload_folder"] = tempfile.mkdtemp(prefix="consilium-weights-")
@@ -57,7 +60,7 @@ def load_network(
     # What the folder lacks is filled with random numbers: such a model answers, in nonsense.
     if lacking := sorted(found["missing_keys"]):
         raise UnsupportedModel(f"{model} lacks {len(lacking)} weights, first {lacking[0]}")
-    placed: PreTrainedModel = network if where else network.to(torch.device(device))
+    placed: PreTrainedModel = network if device == SPREAD else network.to(torch.device(device))
     return placed
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image, ImageDraw
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     Gemma4ForCausalLM,
@@ -24,7 +25,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from engine.api import Message, Turn, TurnEvent
+from engine.api import Message, Seen, Turn, TurnEvent
 from engine.config import EngineConfig
 from engine.embedded import pull
 from engine.engine import LocalEngine
@@ -242,3 +243,31 @@ def question(text: str, turn: str = "t", session: str = "s", **settings: object)
 async def answer(engine: object, turn: Turn) -> list[TurnEvent]:
     """All events of a turn."""
     return [event async for event in engine.submit(turn)]
+
+
+@pytest.fixture
+def picture(tmp_path: Path):
+    """Make a picture that no other one equals, as perception would leave it."""
+
+    def make(number: int, size: tuple[int, int] = (150, 100)) -> Seen:
+        image = Image.new("RGB", size, (40 * number % 256, 200, 90))
+        draw = ImageDraw.Draw(image)
+        draw.ellipse((10 + 9 * number, 10, 60 + 9 * number, 70), fill=(250, 30 * number % 256, 10))
+        path = tmp_path / f"{number}.png"
+        image.save(path)
+        return seen(f"a{number}", str(path), size)
+
+    return make
+
+
+def seen(media: str, path: str, size: tuple[int, int], **more: object) -> Seen:
+    return Seen(
+        media=media,
+        name=f"{media}.png",
+        path="/nowhere",
+        media_type="image/png",
+        width=size[0],
+        height=size[1],
+        pictures=(path,),
+        **more,
+    )

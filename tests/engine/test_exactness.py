@@ -24,11 +24,8 @@ from engine.policy import Pace
 from engine.prompt import Prompt
 from engine.prompter import Prompter
 from tests.engine.conftest import answer, question
-from tests.engine.test_pixels import Pair, joined_pixels, load, picture
+from tests.engine.test_pixels import Pair, joined_pixels, load
 from tests.support.tiny_vision import FAMILIES
-
-# `picture` is a fixture.
-__all__ = ["picture"]
 
 LENGTH = 16
 TURNS = 4

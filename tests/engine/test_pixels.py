@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image
 from transformers import AutoModelForImageTextToText, PreTrainedModel
 
 from engine.api import Box, LabRow, Message, Seen, TextRow, Turn, TurnDone
 from engine.config import EngineConfig
 from engine.models.backend import Backend
 from engine.models.loaded import LoadedModel
-from tests.engine.conftest import answer
+from tests.engine.conftest import answer, seen
 from tests.support.tiny_vision import FAMILIES, save_tiny_vision
 
 LENGTH = 24
@@ -46,34 +46,6 @@ def load(family: str, folder: Path) -> Pair:
     save_tiny_vision(family, folder)
     reference = AutoModelForImageTextToText.from_pretrained(folder).eval()
     return Pair(reference, LoadedModel.load(EngineConfig(model=str(folder), dtype="fp32")))
-
-
-@pytest.fixture
-def picture(tmp_path: Path):
-    """Make a picture that no other one equals, as perception would leave it."""
-
-    def make(number: int, size: tuple[int, int] = (150, 100)) -> Seen:
-        image = Image.new("RGB", size, (40 * number % 256, 200, 90))
-        draw = ImageDraw.Draw(image)
-        draw.ellipse((10 + 9 * number, 10, 60 + 9 * number, 70), fill=(250, 30 * number % 256, 10))
-        path = tmp_path / f"{number}.png"
-        image.save(path)
-        return seen(f"a{number}", str(path), size)
-
-    return make
-
-
-def seen(media: str, path: str, size: tuple[int, int], **more: object) -> Seen:
-    return Seen(
-        media=media,
-        name=f"{media}.png",
-        path="/nowhere",
-        media_type="image/png",
-        width=size[0],
-        height=size[1],
-        pictures=(path,),
-        **more,
-    )
 
 
 def asked(text: str, *pictures: Seen) -> Message:

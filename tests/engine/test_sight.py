@@ -11,7 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from engine.api import Message, Seen, Turn
-from engine.models.layout import Features, Picture
+from engine.models.layout import Features, Picture, Sound
 from engine.sight import Sight, by_kind
 
 
@@ -169,3 +169,45 @@ def test_E52_E58_pictures_are_prepared_by_one_thread_and_each_once(sight, eyes, 
     futures = [sight.look(asked, lambda: None) for _ in range(20)]
     assert all(set(future.result(10)) == {"a", "b"} for future in futures)
     assert len(threads) == 1 and sorted(eyes.looked) == ["a", "b"]
+
+
+class CountingEars:
+    """Makes four bytes of features a file, and counts how often it had to."""
+
+    def __init__(self) -> None:
+        self.listened: list[str] = []
+
+    def listen(self, path: str) -> Sound:
+        self.listened.append(Path(path).name)
+        return Sound(path.encode(), (8,), 8, Features(torch.zeros(1, 1)), frames=4)
+
+
+def spoken(turn: Turn, path: Path) -> Turn:
+    """The same turn, its first media item with a recording of its own."""
+    path.write_bytes(b"x")
+    [message] = turn.messages
+    seen = (replace(message.seen[0], sounds=(str(path),)), *message.seen[1:])
+    return replace(turn, messages=(replace(message, seen=seen),))
+
+
+def test_a_recording_stands_behind_the_pictures_of_its_video_and_is_kept_like_them(
+    eyes, turn, tmp_path
+):
+    ears = CountingEars()
+    sight = Sight(eyes, cache_bytes=2_500, max_pictures=3, ears=ears)
+    asked = spoken(turn("a", "b"), tmp_path / "a.wav")
+    for _ in range(2):
+        made = sight.look(asked, lambda: None).result(10)
+    sight.stop()
+    assert [type(part) for part in made["a"]] == [Picture, Sound] and len(made["b"]) == 1
+    assert eyes.looked == ["a", "b"] and ears.listened == ["a.wav"] and sight.hears
+
+
+def test_a_model_without_ears_is_given_no_recording(sight, eyes, turn, tmp_path):
+    silent = spoken(turn("a"), tmp_path / "a.wav")
+    assert sight.look(silent, lambda: None).result(10).keys() == {"a"}
+    [message] = silent.messages
+    only = replace(message.seen[0], pictures=())
+    silent = replace(silent, messages=(replace(message, seen=(only,)),))
+    assert sight.look(silent, lambda: None) is None and not sight.hears
+    assert by_kind(silent).kind == "text" and by_kind(silent, hears=True).kind == "image"

@@ -16,9 +16,11 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
+    Qwen2_5OmniThinkerConfig,
     Qwen3_5Config,
     Qwen3VLConfig,
     SmolVLMConfig,
+    WhisperFeatureExtractor,
 )
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -30,16 +32,29 @@ FAMILIES = (
     "qwen2_5_vl",
     "qwen3_vl",
     "qwen3_5",
+    "qwen2_5_omni",
     "smolvlm",
     "idefics3",
     "gemma4",
     "gemma4_shared",
 )
 
+# Where the first one tried made a near tie in some test.
+SEEDS = {"qwen2_5_omni": 12}
+
 _QWEN_MARKS = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 _SMOL_MARKS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"] + [
     f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)
 ]
+_OMNI_MARKS = {
+    "image_token": "<|IMAGE|>",
+    "video_token": "<|VIDEO|>",
+    "audio_token": "<|AUDIO|>",
+    "vision_bos_token": "<|vision_bos|>",
+    "vision_eos_token": "<|vision_eos|>",
+    "audio_bos_token": "<|audio_bos|>",
+    "audio_eos_token": "<|audio_eos|>",
+}
 _GEMMA_MARKS = {
     "image_token": "<|image|>",
     "boi_token": "<|image>",
@@ -48,6 +63,11 @@ _GEMMA_MARKS = {
     "boa_token": "<|audio>",
     "eoa_token": "<audio|>",
     "video_token": "<|video|>",
+}
+_NAMED_MARKS = {
+    "qwen2_5_omni": _OMNI_MARKS,
+    "gemma4": _GEMMA_MARKS,
+    "gemma4_shared": _GEMMA_MARKS,
 }
 _CORPUS = [
     "The fasting glucose of the patient is 11.2 mmol/L and out of range.",
@@ -58,6 +78,15 @@ _QWEN_TEMPLATE = (
     "{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
     "{% else %}{{ p['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_OMNI_TEMPLATE = (
+    _QWEN_TEMPLATE.replace("image_pad", "IMAGE")
+    .replace("vision_start", "vision_bos")
+    .replace("vision_end", "vision_eos")
+    .replace(
+        "{% else %}",
+        "{% elif p['type'] == 'audio' %}<|audio_bos|><|AUDIO|><|audio_eos|>{% else %}",
+    )
 )
 _SMOL_TEMPLATE = (
     "<|im_start|>{% for m in messages %}{{ m['role'] | capitalize }}:"
@@ -112,16 +141,18 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
         eos_token="<|im_end|>",
         unk_token="<|endoftext|>",
         pad_token="<|endoftext|>",
-        extra_special_tokens=_GEMMA_MARKS if family.startswith("gemma4") else {},
+        extra_special_tokens=_NAMED_MARKS.get(family, {}),
     )
-    templates = {"qwen": _QWEN_TEMPLATE, "gemm": _GEMMA_TEMPLATE}
-    tokenizer.chat_template = templates.get(family[:4], _SMOL_TEMPLATE)
+    templates = {"qwen2_5_omni": _OMNI_TEMPLATE, "smolvlm": _SMOL_TEMPLATE}
+    templates |= {"idefics3": _SMOL_TEMPLATE, "gemma4": _GEMMA_TEMPLATE}
+    templates["gemma4_shared"] = _GEMMA_TEMPLATE
+    tokenizer.chat_template = templates.get(family, _QWEN_TEMPLATE)
     return tokenizer
 
 
 def tiny_vision_model(family: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """A random model whose choices are far from ties, and in which every picture token counts."""
-    torch.manual_seed(11)
+    torch.manual_seed(SEEDS.get(family, 11))
     model = AutoModelForImageTextToText.from_config(_config(family, tokenizer))
     with torch.no_grad():
         model.lm_head.weight.mul_(16)
@@ -133,7 +164,7 @@ def tiny_vision_model(family: str, tokenizer: PreTrainedTokenizerFast) -> PreTra
                 model.lm_head.weight[token] = 0
         for name, weight in model.named_parameters():
             # At the scale of the text's embeddings, so that pixels matter.
-            if any(part in name for part in ("visual", "vision", "connector")):
+            if any(part in name for part in ("visual", "vision", "connector", "audio")):
                 weight.mul_(1 if weight.ndim < 2 else 4)
             # States that forget within a few tokens would hide that one of them is wrong.
             if name.endswith("A_log"):
@@ -147,19 +178,23 @@ def save_tiny_vision(family: str, folder: Path) -> Path:
     tiny_vision_model(family, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     _image_processor(family).save_pretrained(folder)
+    if family == "qwen2_5_omni":
+        settings = json.loads((folder / "preprocessor_config.json").read_text())
+        settings |= WhisperFeatureExtractor(feature_size=16, chunk_length=4).to_dict()
+        (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     if family in ("smolvlm", "idefics3"):
         (folder / "processor_config.json").write_text(json.dumps({"image_seq_len": 16}))
     return folder
 
 
 def _marks(family: str) -> list[str]:
-    if family.startswith("gemma4"):
-        return list(_GEMMA_MARKS.values())
+    if named := _NAMED_MARKS.get(family):
+        return list(named.values())
     return _QWEN_MARKS if family.startswith("qwen") else _SMOL_MARKS
 
 
 def _image_processor(family: str) -> Any:
-    if family == "qwen2_5_vl":
+    if family in ("qwen2_5_vl", "qwen2_5_omni"):
         return Qwen2VLImageProcessorPil(min_pixels=56 * 56, max_pixels=28 * 28 * 48)
     if family in ("qwen3_vl", "qwen3_5"):
         pixels = {"min_pixels": 64 * 64, "max_pixels": 32 * 32 * 48}
@@ -175,6 +210,8 @@ def _image_processor(family: str) -> Any:
 def _config(family: str, tokenizer: PreTrainedTokenizerFast) -> Any:
     ids = tokenizer.convert_tokens_to_ids
     text = {**_TEXT, "vocab_size": len(tokenizer)}
+    if family == "qwen2_5_omni":
+        return _omni(text, ids)
     if family.startswith("qwen"):
         shared = {
             "image_token_id": ids("<|image_pad|>"),
@@ -256,4 +293,42 @@ def _gemma(family: str, text: dict[str, Any], ids: Any) -> Gemma4Config:
         vision_config=vision,
         tie_word_embeddings=False,
         **{name: ids(mark) for name, mark in marks.items()},
+    )
+
+
+def _omni(text: dict[str, Any], ids: Any) -> Qwen2_5OmniThinkerConfig:
+    text |= {"rope_parameters": _MROPE}
+    vision = {
+        "depth": 3,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_heads": 2,
+        "out_hidden_size": 64,
+        "window_size": 56,
+        "fullatt_block_indexes": [1],
+        "initializer_range": 0.2,
+    }
+    audio = {
+        "num_mel_bins": 16,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 2,
+        "encoder_ffn_dim": 64,
+        "d_model": 32,
+        "n_window": 20,
+        "output_dim": 64,
+        "max_source_positions": 64,
+        "initializer_range": 0.2,
+    }
+    return Qwen2_5OmniThinkerConfig(
+        text_config=text,
+        vision_config=vision,
+        audio_config=audio,
+        image_token_index=ids("<|IMAGE|>"),
+        video_token_index=ids("<|VIDEO|>"),
+        audio_token_index=ids("<|AUDIO|>"),
+        vision_start_token_id=ids("<|vision_bos|>"),
+        vision_end_token_id=ids("<|vision_eos|>"),
+        audio_start_token_id=ids("<|audio_bos|>"),
+        audio_end_token_id=ids("<|audio_eos|>"),
+        tie_word_embeddings=False,
     )

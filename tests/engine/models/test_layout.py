@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.models.layout import Features, Layout, Picture, Placed, runs
+from engine.models.layout import Features, Layout, Picture, Placed, Sound, runs
 
 IMAGE = 9
 
@@ -44,6 +44,16 @@ def test_any_cut_gives_the_features_of_its_own_placeholders_in_order():
         ]
         before = sum(len(part.rows) for part in layout.features_of(0, cut))
         assert before == tokens[:cut].count(IMAGE)
+
+
+def test_recordings_and_pictures_are_given_apart():
+    shown = picture(b"one", (7, IMAGE, IMAGE, 8))
+    rows = torch.arange(3, dtype=torch.float32)[:, None]
+    played = Sound(b"two", (5, 5, 5), 5, Features(rows), frames=12)
+    layout = Layout((Placed(2, shown), Placed(8, played)))
+    assert [part.rows[:, 0].tolist() for part in layout.features_of(0, 11)] == [[0.0, 1.0]]
+    assert [part.rows[:, 0].tolist() for part in layout.sounds_of(0, 11)] == [[0.0, 1.0, 2.0]]
+    assert [part.rows[:, 0].tolist() for part in layout.sounds_of(9, 10)] == [[1.0]]
 
 
 def test_a_span_is_the_whole_of_a_pictures_tokens():

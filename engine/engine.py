@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
 
@@ -29,6 +31,8 @@ from engine.loop import Loop
 from engine.models.guide import BadSchema
 from engine.models.loaded import LoadedModel
 
+log = logging.getLogger(__name__)
+
 # What the model answered so long ago still stands: everybody asks each second, and an idle engine
 # that computed a token for each took a fifth of a core.
 PROBE_KEPT_S = 5.0
@@ -51,6 +55,7 @@ class Sees(Protocol):
     async def close(self, media: str) -> None: ...
     def stats(self) -> Stats: ...
     def is_reading(self) -> bool: ...
+    def stand_still(self, is_wanted: bool) -> None: ...
 
 
 class LocalEngine:
@@ -60,7 +65,7 @@ class LocalEngine:
         self._config = config
         self._model = model
         self._sees = sees
-        self._loop = Loop(config, model, sees.is_reading if sees is not None else lambda: False)
+        self._loop = Loop(config, model, sees)
         self._language = LanguageCheck(model.languages) if model.languages else None
         self._warming: asyncio.Task[None] | None = None
         self._answered_at = -math.inf
@@ -155,7 +160,8 @@ class LocalEngine:
 
     async def drop(self, session: str) -> None:
         """See `engine.api.Engine.drop`; returns when no file of it is left."""
-        await asyncio.wrap_future(self._loop.drop(session))
+        files: Future[None] = await asyncio.wrap_future(self._loop.drop(session))
+        await asyncio.wrap_future(files)
 
     async def health(self) -> Health:
         """Let the model compute one token; raises `EngineError` when it does not in time.
@@ -167,8 +173,10 @@ class LocalEngine:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT_S):
                     answers = await asyncio.wrap_future(self._loop.probe())
-            except TimeoutError:
-                raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from None
+            # Whatever the model raises means the same to whoever asks.
+            except Exception as fault:
+                log.warning("the model does not answer: %s", type(fault).__name__)
+                raise EngineError(EngineCode.ENGINE_LOST, "The model does not answer.") from fault
             if answers:
                 self._answered_at = time.monotonic()
         return Health(

@@ -6,8 +6,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 class Intake:
@@ -26,6 +30,21 @@ class Intake:
         with self.changed:
             self._calls.append(call)
             self.changed.notify()
+
+    def ask(self, call: Callable[[], Answer]) -> Future[Answer]:
+        """Have something found out between two steps; what it raises goes to whoever asked."""
+        future: Future[Answer] = Future()
+
+        def find_out() -> None:
+            # Whoever asked may have given up, at the latest when the engine stops.
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as fault:
+                    future.set_exception(fault)
+
+        self.call(find_out)
+        return future
 
     def wake(self) -> None:
         """Have the loop look again at who may start; from any thread."""

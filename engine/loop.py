@@ -21,16 +21,17 @@ from engine.api import (
 )
 from engine.config import EngineConfig
 from engine.intake import Intake
-from engine.models.backend import Segment
+from engine.models.backend import Segment, StepAbandoned
 from engine.models.guide import Guide
 from engine.models.loaded import LoadedModel
-from engine.models.sampling import Sampling, confidence
+from engine.models.sampling import Sampling
+from engine.neighbour import Neighbour, Reads
 from engine.policy import Pace
 from engine.prompt import Prompt, PromptTooLong
 from engine.prompter import Prompter
 from engine.replies import Replies
 from engine.scheduler import Scheduler, Slice
-from engine.sequence import Sequence, Session, State, next_token
+from engine.sequence import Sequence, Session, State, take_token
 from engine.sessions import Sessions
 from engine.sight import Sight, by_kind
 from engine.tally import Tally
@@ -47,16 +48,14 @@ READING_S = 0.05
 class Loop:
     """Runs turns step by step. Its methods may be called from any thread.
 
-    Background turns stand still also while `is_reading`: perception wants the same processor.
+    Background turns stand still while anything is read, and reading stands still for a moment
+    while a question is understood.
     """
 
     def __init__(
-        self,
-        config: EngineConfig,
-        model: LoadedModel,
-        is_reading: Callable[[], bool] = lambda: False,
+        self, config: EngineConfig, model: LoadedModel, reads: Reads | None = None
     ) -> None:
-        self._is_reading = is_reading
+        self._neighbour = Neighbour(reads)
         self._config = config
         self._model = model
         pace = Pace(config.inter_token_s)
@@ -129,22 +128,20 @@ class Loop:
             self._intake.changed.notify()
         return True
 
-    def drop(self, session: str) -> Future[None]:
+    def drop(self, session: str) -> Future[Future[None]]:
         """Forget a session; one that is answering is forgotten when it has ended.
 
-        Done when no file of it is left.
+        What comes is done when no file of it is left.
         """
-        gone: Future[None] = Future()
 
-        def forget() -> None:
+        def forget() -> Future[None]:
             self._answers.forget(session)
-            self._sessions.drop(session).add_done_callback(lambda _: gone.set_result(None))
+            return self._sessions.drop(session)
 
         with self._intake.changed:
             if self._stopping:
                 raise EngineError(EngineCode.ENGINE_LOST, "The engine is stopping.")
-            self._intake.call(forget)
-        return gone
+            return self._intake.ask(forget)
 
     def prefetch(self, session: str) -> None:
         """Bring a session's KV near and make it the last to be evicted."""
@@ -152,15 +149,7 @@ class Loop:
 
     def probe(self) -> Future[bool]:
         """Ask the model for one token, between two steps."""
-        future: Future[bool] = Future()
-
-        def ask() -> None:
-            # Whoever asked may have given up, at the latest when the engine stops.
-            if future.set_running_or_notify_cancel():
-                future.set_result(self._model.backend.answers())
-
-        self._intake.call(ask)
-        return future
+        return self._intake.ask(self._model.backend.answers)
 
     def stats(self) -> Stats:
         """Return counters and gauges; a snapshot that may be one step old."""
@@ -191,7 +180,8 @@ class Loop:
             late = self._end_late(now)
             reads = self._sessions.give_up_reads(self._scheduler.waiting, now)
             self._scheduler.admit(self._start, self._preempt)
-            is_still = self._scheduler.is_background and self._is_reading()
+            self._neighbour.hush(self._scheduler.is_understanding)
+            is_still = self._scheduler.is_background and self._neighbour.is_reading()
             if not is_still and (step := self._scheduler.schedule()):
                 self._step(step)
             else:
@@ -214,11 +204,21 @@ class Loop:
 
     def _step(self, step: list[Slice]) -> None:
         began = time.monotonic()
+        is_background = self._scheduler.is_background
+
+        def is_unwanted() -> bool:
+            return (is_background and bool(self._intake)) or all(
+                part.sequence.is_cancelled for part in step
+            )
+
         segments = [
             Segment(s.sequence.context, s.tokens, s.samples, s.sequence.layout) for s in step
         ]
         try:
-            logits = self._model.backend.run(segments)
+            logits = self._model.backend.run(segments, is_unwanted)
+        except StepAbandoned:
+            self._counters["steps_abandoned"] += 1
+            return
         # Whatever the model raises concerns the turns of this step, never the engine.
         except Exception:
             log.exception("a step of %d turns failed", len(step))
@@ -244,26 +244,13 @@ class Loop:
 
     def _settle(self, sequence: Sequence, logits: torch.Tensor, now: float) -> None:
         """Choose the sequence's next token and show what can be shown."""
-        answer = sequence.answer
-        assert answer is not None, "an admitted sequence has an answer"
-        token = next_token(sequence, logits)
         sequence.state = State.DECODE
         sequence.first_token_at = sequence.first_token_at or now
-        if token in self._model.end_tokens or token in sequence.turn.stop_tokens:
-            self._finish(sequence, "stop", now)
-            return
-        sequence.made.append(token)
-        sequence.confidences.append(confidence(logits, token))
-        self._counters["tokens_generated"] += 1
-        answer.push(token)
-        is_whole = sequence.guide is not None and sequence.guide.accept(token)
-        if answer.stopped or is_whole:
-            self._finish(sequence, "stop", now)
-        elif (
-            len(sequence.made) >= sequence.turn.max_new_tokens
-            or sequence.context.length + 1 >= self.max_context
-        ):
-            self._finish(sequence, "length", now)
+        made = len(sequence.made)
+        finish = take_token(sequence, logits, self._model.end_tokens, self.max_context)
+        self._counters["tokens_generated"] += len(sequence.made) - made
+        if finish is not None:
+            self._finish(sequence, finish, now)
         elif now - sequence.shown_at >= self._config.delta_interval_s:
             sequence.shown_at = now
             self._replies.show(sequence)
@@ -319,8 +306,23 @@ class Loop:
         self._scheduler.add(sequence)
 
     def _start(self, sequence: Sequence) -> bool:
+        """Let a turn begin; False to try again later. A fault in that ends this turn alone."""
+        session = sequence.session
+        try:
+            session = session or self._sessions.open(sequence.turn)
+            return self._reserve(sequence, session)
+        except Exception:
+            log.exception("a turn could not begin")
+            if session is not None:
+                # What was reserved or brought back of it is unknown.
+                session.context.release()
+                sequence.session = session
+            if sequence.state is not State.ENDED:
+                self._fail(sequence, EngineCode.INTERNAL, "The engine could not begin this answer.")
+        return True
+
+    def _reserve(self, sequence: Sequence, session: Session) -> bool:
         """Find what is known of the prompt and reserve its KV; False to try again later."""
-        session = sequence.session or self._sessions.open(sequence.turn)
         prompt = sequence.prompt or self._write(sequence, session)
         if prompt is None:
             return True

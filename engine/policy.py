@@ -70,6 +70,12 @@ class Pace:
             width *= 2
         return min(width, room)
 
+    def quick_window(self, decoding: int, step_tokens: int) -> int:
+        """Return the prompt tokens of a step that takes no longer than words may wait."""
+        if decoding:
+            return self.window(decoding, step_tokens)
+        return min(step_tokens, int(self._inter_token_s / self.prompt_token_s))
+
 
 class Deficits:
     """Deficit round robin between kinds of turns (Shreedhar and Varghese, 1995).

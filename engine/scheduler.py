@@ -34,6 +34,7 @@ class Scheduler:
         self._max_step_tokens = max_step_tokens
         self._pace = pace
         self._deficits = Deficits()
+        self._has_let_pass = False
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
 
@@ -93,14 +94,24 @@ class Scheduler:
         """Whether something runs, and nobody asked for any of it."""
         return bool(self.running) and all(s.turn.kind == "background" for s in self.running)
 
+    @property
+    def is_understanding(self) -> bool:
+        """Whether a prompt of text is being computed: somebody waits for a first word."""
+        return any(s.state is State.PREFILL and s.turn.kind == "text" for s in self.running)
+
     def schedule(self) -> list[Slice]:
         """Return the step: every decoding sequence, and prompts as far as the window goes.
 
-        Background turns stand still while any other runs.
+        Background turns stand still while any other runs. Turns about pictures and videos let a
+        prompt of text pass that one short step without them holds, but never twice in a row.
         """
         running = self.running
         if not self.is_background:
             running = [s for s in running if s.turn.kind != "background"]
+        words = [s for s in running if s.turn.kind == "text"]
+        self._has_let_pass = not self._has_let_pass and self._is_short(words)
+        if self._has_let_pass:
+            running = words
         decoding = [s for s in running if s.state is State.DECODE]
         prefilling = [s for s in running if s.state is State.PREFILL]
         step = [Slice(sequence, sequence.next_tokens(1), samples=True) for sequence in decoding]
@@ -131,6 +142,12 @@ class Scheduler:
         for turns in (self.running, self.waiting):
             if sequence in turns:
                 turns.remove(sequence)
+
+    def _is_short(self, running: list[Sequence]) -> bool:
+        """Whether a step of these alone computes a whole prompt and keeps the pace."""
+        decoding = sum(s.state is State.DECODE for s in running)
+        prompts = sum(s.remaining for s in running if s.state is State.PREFILL)
+        return 0 < prompts <= self._pace.quick_window(decoding, self._max_step_tokens)
 
     def _divide(self, prefilling: list[Sequence], room: int) -> Iterator[tuple[Sequence, int]]:
         kinds: dict[TurnKind, list[Sequence]] = {}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
 
+from engine.answers import Finish
 from engine.api import Turn, TurnEvent
 from engine.kv.context import Context
 from engine.models.guide import Guide
 from engine.models.layout import Layout, Picture
-from engine.models.sampling import Sampling, choose, penalise
+from engine.models.sampling import Sampling, choose, confidence, penalise
 from engine.prompt import Prompt
 from engine.text.answer import AnswerText
 
@@ -131,8 +132,30 @@ class Sequence:
         return [*prompt[start : start + count], *self.made[: max(start + count - len(prompt), 0)]]
 
 
-def next_token(sequence: Sequence, logits: torch.Tensor) -> int:
-    """Pick a sequence's next token from `logits` [vocabulary], as its turn wants it."""
+def take_token(
+    sequence: Sequence, logits: torch.Tensor, end_tokens: Container[int], max_context: int
+) -> Finish | None:
+    """Choose the next token by `logits` [vocabulary] and add it to the answer.
+
+    Returns why the answer ends with it, None when it goes on. A token that only says that the
+    answer is over is not added.
+    """
+    answer = sequence.answer
+    assert answer is not None, "an admitted sequence has an answer"
+    token = _chosen(sequence, logits)
+    if token in end_tokens or token in sequence.turn.stop_tokens:
+        return "stop"
+    sequence.made.append(token)
+    sequence.confidences.append(confidence(logits, token))
+    answer.push(token)
+    is_whole = sequence.guide is not None and sequence.guide.accept(token)
+    if answer.stopped or is_whole:
+        return "stop"
+    is_long = len(sequence.made) >= sequence.turn.max_new_tokens
+    return "length" if is_long or sequence.context.length + 1 >= max_context else None
+
+
+def _chosen(sequence: Sequence, logits: torch.Tensor) -> int:
     if sequence.sampling.is_penalising:
         logits = penalise(logits, sequence.sampling, sequence.prompt_tokens, sequence.made)
     if sequence.guide is not None:

@@ -247,7 +247,11 @@ class Budget:
         return shape.bytes_of(_rounded(tokens)) <= self.limit_bytes
 
     def reserve(self, session: str, context: Context, tokens: int) -> bool:
-        """Make room for `tokens` and mark the session busy; False when busy ones hold it all."""
+        """Make room for `tokens` and mark the session busy; False when busy ones hold it all.
+
+        Raises `RuntimeError` when the machine has not the memory that the budget allows; then the
+        session is as it was.
+        """
         capacity = max(_rounded(tokens), context.capacity)
         growing = capacity > context.capacity
         self._contexts.pop(session, None)
@@ -259,9 +263,9 @@ class Budget:
             context.release()
             peak = wanted
         fits = self._make_room(peak)
+        self._contexts[session] = context
         if fits and growing:
             context.resize(capacity)
-        self._contexts[session] = context
         if fits:
             self._busy.add(session)
         return fits

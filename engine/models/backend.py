@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +49,10 @@ class Segment:
     tokens: list[int]
     wants_logits: bool
     layout: Layout = field(default_factory=Layout)
+
+
+class StepAbandoned(Exception):
+    """A step was given up between two layers; its contexts are as they were before it."""
 
 
 class Backend:
@@ -128,10 +133,14 @@ class Backend:
         return backend
 
     @torch.inference_mode()
-    def run(self, segments: list[Segment]) -> torch.Tensor:
+    def run(
+        self, segments: list[Segment], is_unwanted: Callable[[], bool] = lambda: False
+    ) -> torch.Tensor:
         """Compute all segments in one flattened forward and append them to their contexts.
 
         Returns logits [segments that want them, vocabulary], in order. Contexts must have room.
+        Raises `StepAbandoned` when `is_unwanted` says so at the attention of any layer. A model
+        with recurrent layers is not asked: their states change in place.
         """
         tokens = [token for segment in segments for token in segment.tokens]
         positions: list[torch.Tensor] = []
@@ -150,7 +159,8 @@ class Backend:
         wanted = torch.tensor(sampled or [len(tokens) - 1], device=self.device)
         ids = torch.tensor([tokens], device=self.device)
         places = _side_by_side(positions).to(self.device)
-        step = _Step(segments, self.is_deterministic)
+        may_abandon = self.shape.state is None
+        step = _Step(segments, self.is_deterministic, is_unwanted if may_abandon else lambda: False)
         logits: torch.Tensor
         if self._lean is not None:
             logits = self._lean(ids, places, wanted, step)
@@ -196,8 +206,11 @@ class Backend:
 class _Step:
     """What the attention layers of one step share: who owns which rows, and the masks."""
 
-    def __init__(self, segments: list[Segment], is_padded: bool) -> None:
+    def __init__(
+        self, segments: list[Segment], is_padded: bool, is_unwanted: Callable[[], bool]
+    ) -> None:
         self.is_padded = is_padded
+        self.is_unwanted = is_unwanted
         self.rows: list[tuple[int, int, Context, Blocks]] = []
         self._masks: dict[tuple[int, int, int | None, Blocks], torch.Tensor] = {}
         start = 0
@@ -274,6 +287,8 @@ def _attend(
     returns [1, rows, heads, head_dim].
     """
     assert consilium_step is not None, "the packed step is the only way to run this model"
+    if consilium_step.is_unwanted():
+        raise StepAbandoned
     layer: int = module.layer_idx  # type: ignore[assignment]
     attend = _attend_padded if consilium_step.is_padded else _attend_plain
     out = torch.empty_like(query)

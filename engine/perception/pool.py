@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -122,6 +123,12 @@ class WorkerProcess:
             raise ConnectionResetError
         process.stdin.write(frame(more))
         await process.stdin.drain()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal; does nothing when none runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     async def kill(self) -> None:
         """End the process at once; does nothing when none runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -33,6 +34,7 @@ from engine.perception.listening import Ears, Listening, first_bytes
 from engine.perception.pool import WorkerPool
 from engine.perception.sound import is_container, is_live, raw_format, sound_type
 from engine.perception.spool import Spool
+from engine.perception.standstill import StandStill
 from engine.perception.watching import Mailbox, Watching
 from engine.perception.wire import (
     PIXELS_NAME,
@@ -97,11 +99,14 @@ class Perception:
         self._readers = WorkerPool("read", 1, config)
         self._listening = Listening(config)
         self._watching = Watching(config, self._decoders)
+        self._still = StandStill(lambda: self._readers.workers)
+        self._here: asyncio.AbstractEventLoop | None = None
         self._looks: dict[str, _Look] = {}
         self._counters: Counter[str] = Counter()
 
     async def start(self) -> None:
         """Start the workers."""
+        self._here = asyncio.get_running_loop()
         await self._decoders.start()
         await self._readers.start()
 
@@ -111,6 +116,7 @@ class Perception:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._still.want(False)
         await self._decoders.stop()
         await self._readers.stop()
         await self._listening.stop()
@@ -179,6 +185,13 @@ class Perception:
     def is_reading(self) -> bool:
         """Whether text or speech is being recognised now; may be asked from any thread."""
         return self._readers.is_at_work or self._listening.recognisers.is_at_work
+
+    def stand_still(self, is_wanted: bool) -> None:
+        """Let the reading of text stand still for a moment, or go on; from any thread."""
+        # A loop that was closed has no reader any more.
+        with contextlib.suppress(RuntimeError):
+            if self._here is not None:
+                self._here.call_soon_threadsafe(self._still.want, is_wanted)
 
     def stats(self) -> Stats:
         """Return counters since the start and the state of the workers.

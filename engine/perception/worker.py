@@ -7,8 +7,10 @@ Started as `python -m engine.perception.worker`; requests come on stdin, answers
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -50,6 +52,9 @@ from engine.perception.wire import (
     next_request,
     next_sent,
 )
+
+# From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 Row = TypeVar("Row", TextRow, LabRow)
 
@@ -332,6 +337,12 @@ def warm_up(role: str) -> None:
         _ = (detect, levels, picture)
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, even while it stands still."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def limit_memory(limit_bytes: int) -> None:
     """Let an allocation beyond the limit fail; macOS knows the limit but refuses to set it."""
     try:
@@ -363,6 +374,7 @@ def main() -> None:
     parser.add_argument("--speech-model", required=True)
     parser.add_argument("--speech-threads", type=int, required=True)
     options = parser.parse_args()
+    end_with_parent()
     limit_memory(options.memory_bytes)
     # Libraries that print must not break the frames: their stdout becomes stderr.
     answers = os.fdopen(os.dup(1), "wb")

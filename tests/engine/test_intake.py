@@ -19,3 +19,12 @@ def test_what_a_call_asks_for_is_done_as_well():
     intake.call(lambda: intake.call(lambda: made.append(1)))
     intake.take()
     assert made == [1]
+
+
+def test_what_was_found_out_or_raised_goes_to_whoever_asked():
+    intake = Intake()
+    found, failed, given_up = intake.ask(lambda: 7), intake.ask(lambda: [][0]), intake.ask(print)
+    assert given_up.cancel()
+    intake.take()
+    assert found.result(0) == 7
+    assert isinstance(failed.exception(0), IndexError)

@@ -17,6 +17,7 @@ from engine.api import (
     TurnStarted,
 )
 from engine.config import EngineConfig
+from engine.kv.context import KVShape
 from engine.loop import Loop
 from engine.policy import Pace
 from engine.prompter import Prompter
@@ -96,6 +97,74 @@ def test_a_listener_that_raises_costs_its_own_turn_only(tiny):
     assert isinstance(last["bad"], TurnFailed) and isinstance(last["good"], TurnDone)
 
 
+def at_second_layer(tiny, act):
+    """Call `act` whenever a step comes to the second of the model's layers."""
+    layer = tiny.backend.model.model.layers[1]
+
+    def pass_on(module, args):
+        act()
+
+    layer.register_forward_pre_hook(pass_on)
+
+
+async def test_a_long_prompt_that_is_cancelled_is_not_computed_to_its_end(tiny, make_engine):
+    async with make_engine(tiny) as engine:
+        at_second_layer(tiny, lambda: engine._loop.cancel("t"))
+        last = (await events_of(engine, ask("Is it high? " * 50, "t", "s")))[-1]
+        counters = (await engine.stats()).counters
+    assert isinstance(last, TurnCancelled)
+    assert counters["steps_abandoned"] == 1 and "steps" not in counters
+
+
+async def test_what_nobody_asked_for_gives_way_within_a_step_and_is_the_same_for_it(
+    tiny, make_engine
+):
+    asked = msgspec.structs.replace(
+        ask("Is it high?", "idle", "s1"), kind="background", max_new_tokens=40
+    )
+    async with make_engine(tiny) as engine:
+        alone = (await events_of(engine, asked))[-1]
+    answers = asyncio.Queue()
+    here = asyncio.get_running_loop()
+    async with make_engine(tiny) as engine:
+        steps = []
+
+        def interrupt():
+            steps.append(1)
+            if len(steps) == 20:
+                engine._loop.submit(
+                    ask("And?", "asked", "s2"),
+                    lambda event: here.call_soon_threadsafe(answers.put_nowait, event),
+                )
+
+        at_second_layer(tiny, interrupt)
+        beside = (await events_of(engine, asked))[-1]
+        while not isinstance(last := await answers.get(), TurnDone):
+            assert not isinstance(last, TurnFailed)
+        counters = (await engine.stats()).counters
+    assert counters["steps_abandoned"] == 1
+    assert isinstance(beside, TurnDone) and beside.token_ids == alone.token_ids
+
+
+async def test_a_machine_without_the_memory_that_was_allowed_costs_the_turn_alone(
+    tiny, make_engine, monkeypatch
+):
+    async with make_engine(tiny) as engine:
+        await events_of(engine, ask("A?", "t1", "s1"))
+        kept = (await engine.stats()).gauges["kv_bytes"]
+        with monkeypatch.context() as short:
+
+            def allocate(shape, capacity):
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+            short.setattr(KVShape, "allocate", allocate)
+            failed = (await events_of(engine, ask("B?", "t2", "s2")))[-1]
+        assert isinstance(failed, TurnFailed) and failed.code is EngineCode.INTERNAL
+        assert "memory" not in failed.message
+        assert (await engine.stats()).gauges["kv_bytes"] == kept
+        assert isinstance((await events_of(engine, ask("B?", "t3", "s2")))[-1], TurnDone)
+
+
 async def test_many_random_turns_cancels_and_drops_leave_nothing_behind(tiny, make_engine):
     """Little memory and few slots, so that turns wait, evict each other and are cut anywhere."""
     chance = random.Random(11)
@@ -150,7 +219,7 @@ async def test_E60_a_prompt_under_way_is_cancelled_within_one_step(tiny, make_en
         rest = [event async for event in stream]
         after = (await engine.stats()).counters
     assert isinstance(rest[-1], TurnCancelled) and not rest[-1].token_ids
-    assert after["steps"] <= steps + 2 and after["tokens_prefilled"] < 200
+    assert after.get("steps", 0) <= steps + 1 and after.get("tokens_prefilled", 0) < 200
 
 
 async def test_E62_turns_that_come_together_are_computed_together(tiny, make_engine):

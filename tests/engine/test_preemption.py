@@ -132,7 +132,7 @@ async def test_a_turn_that_cannot_begin_in_time_says_so_and_costs_nothing(tiny, 
 async def test_what_nobody_asked_for_stands_still_while_perception_reads(tiny, make_engine):
     async with make_engine(tiny) as engine:
         reading = True
-        engine._loop._is_reading = lambda: reading
+        engine._loop._neighbour.is_reading = lambda: reading
         idle = engine.submit(question("Is it?", "b", "s1", max_new_tokens=50, kind="background"))
         assert isinstance(await anext(idle), TurnStarted)
         await asyncio.sleep(0.2)

@@ -202,6 +202,50 @@ def test_a_background_turn_stands_still_while_any_other_runs():
     assert [len(s.tokens) for s in scheduler.schedule()] == [BACKGROUND_WINDOW]
 
 
+def streaming(sequence):
+    sequence = with_prompt(sequence, 20)
+    sequence.context.length, sequence.made, sequence.state = 20, [1], State.DECODE
+    return sequence
+
+
+def test_answers_about_pictures_let_a_short_question_pass_but_never_twice_in_a_row():
+    scheduler = Scheduler(max_batch=9, max_step_tokens=512, pace=Pace(0.1))
+    pictures = [streaming(waiting(f"i{n}", kind="image")) for n in range(4)]
+    coming = with_prompt(waiting("coming", kind="image"), 300)
+    words = streaming(waiting("words"))
+    scheduler.running = [*pictures, coming, words, with_prompt(waiting("first"), 8)]
+    step = {s.sequence.turn.id: len(s.tokens) for s in scheduler.schedule()}
+    assert step == {"words": 1, "first": 8}
+    scheduler.running[-1] = with_prompt(waiting("second"), 8)
+    step = {s.sequence.turn.id: len(s.tokens) for s in scheduler.schedule()}
+    assert {"i0", "i1", "i2", "i3", "words", "second"} <= step.keys()
+    scheduler.running[-1] = with_prompt(waiting("third"), 8)
+    assert [s.sequence.turn.id for s in scheduler.schedule()] == ["words", "third"]
+
+
+def test_answers_about_pictures_do_not_wait_for_a_long_question():
+    pace = Pace(0.1)
+    scheduler = Scheduler(max_batch=9, max_step_tokens=4096, pace=pace)
+    picture = streaming(waiting("picture", kind="image"))
+    most = pace.quick_window(0, 4096)
+    scheduler.running = [picture, with_prompt(waiting("long"), most + 1)]
+    assert scheduler.schedule()[0].sequence is picture
+    scheduler.running = [picture, with_prompt(waiting("short"), most)]
+    assert [s.sequence.turn.id for s in scheduler.schedule()] == ["short"]
+
+
+def test_only_a_prompt_of_text_makes_somebody_wait_for_a_first_word():
+    scheduler = Scheduler(max_batch=9, max_step_tokens=512, pace=Pace(0.1))
+    scheduler.running = [
+        streaming(waiting("words")),
+        with_prompt(waiting("picture", kind="image"), 9),
+        with_prompt(waiting("idle", kind="background"), 9),
+    ]
+    assert not scheduler.is_understanding
+    scheduler.running.append(with_prompt(waiting("text"), 9))
+    assert scheduler.is_understanding
+
+
 def test_E56_a_step_never_cuts_a_picture_whose_tokens_see_each_other():
     scheduler = Scheduler(max_batch=1, max_step_tokens=16, pace=Pace(0.1))
     sequence = with_prompt(waiting("a", kind="image"), 60)

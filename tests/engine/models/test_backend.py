@@ -6,7 +6,8 @@ from transformers import LlamaConfig, MambaConfig, MambaForCausalLM
 
 from engine.config import UnsupportedModel
 from engine.kv.context import Context
-from engine.models.backend import Backend, Segment
+from engine.models.backend import Backend, Segment, StepAbandoned
+from tests.engine.conftest import tiny_model
 
 
 def context(backend, room=256):
@@ -38,6 +39,31 @@ def test_a_cropped_context_computes_as_if_the_rest_had_never_been(tiny):
     used.crop(30)
     logits = backend.run([Segment(used, [99, 98], True)])
     assert torch.allclose(logits[0], alone(backend, [*range(10, 40), 99, 98]), atol=1e-3)
+
+
+@pytest.mark.parametrize("is_lean", [False, True])
+def test_a_step_that_is_given_up_between_two_layers_leaves_no_trace(tokenizer, is_lean):
+    backend = Backend(tiny_model("llama", len(tokenizer)), is_lean=is_lean)
+    used = context(backend)
+    backend.run([Segment(used, list(range(10, 40)), False)])
+    asked = []
+
+    def is_unwanted():
+        asked.append(True)
+        return len(asked) == 2
+
+    with pytest.raises(StepAbandoned):
+        backend.run([Segment(used, list(range(90, 120)), True)], is_unwanted)
+    assert len(asked) == 2 and used.tokens == list(range(10, 40))
+    logits = backend.run([Segment(used, [99, 98], True)])
+    assert torch.equal(logits, backend.run([Segment(before(backend), [99, 98], True)]))
+
+
+def before(backend):
+    """Return a context that never saw the step that was given up."""
+    made = context(backend)
+    backend.run([Segment(made, list(range(10, 40)), False)])
+    return made
 
 
 def test_a_step_without_samples_returns_no_logits(tiny):

@@ -91,13 +91,17 @@ class Sight:
         ]
         if not shown:
             return None
-        future = self._thread.submit(self._all, shown[-self._max_pictures :])
+        future = self._thread.submit(self._all, shown)
         future.add_done_callback(lambda _: done())
         return future
 
     def _all(self, shown: list[tuple[str, str, bool]]) -> Pictures:
         made: Pictures = {}
-        for media, path, is_sound in shown:
+        # A recording that was too long to be kept takes nothing else's place.
+        there = [one for one in shown if os.path.exists(one[1])]
+        if len(there) < len(shown):
+            self.counters["pictures_missing"] += len(shown) - len(there)
+        for media, path, is_sound in there[-self._max_pictures :]:
             if (picture := self._one(path, is_sound)) is not None:
                 made[media] = (*made.get(media, ()), picture)
         return made

@@ -36,7 +36,8 @@ class Assets:
     """Where bytes lie. Every path is made from a hash or an id that is checked here.
 
     folder/assets/ab/abcd…           committed bytes by SHA-256
-    folder/derived/<asset>/work/     what perception writes; frames/<n> in it can be fetched
+    folder/derived/<asset>/work/     what perception writes; frames/<n> in it can be fetched,
+                                     sound.wav is a short recording, decoded
     folder/derived/<asset>/<level>   levels that are complete
     folder/uploads/<asset>           uploads under way
     """
@@ -62,6 +63,10 @@ class Assets:
     def frame(self, asset: str, number: int) -> Path:
         """Where perception puts a frame of a medical image, or a keyframe; complete once there."""
         return self.work_folder(asset) / "frames" / str(int(number))
+
+    def sound(self, asset: str) -> Path:
+        """Where perception leaves a short recording, decoded; complete once there."""
+        return self.work_folder(asset) / "sound.wav"
 
     def upload(self, asset: str) -> Path:
         """Where the bytes of an upload under way are gathered."""

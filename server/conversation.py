@@ -26,6 +26,7 @@ class Places(Protocol):
     def original(self, sha256: str) -> Path: ...
     def level(self, asset: str, level: int) -> Path: ...
     def frame(self, asset: str, number: int) -> Path: ...
+    def sound(self, asset: str) -> Path: ...
 
 
 def speaker(by: Actor) -> str:
@@ -128,6 +129,7 @@ def _seen(asset: AssetState, sha256: str, is_missing: bool, places: Places) -> a
         frames=asset.frames,
         imaging=translate.seen_imaging(asset.imaging),
         pictures=() if is_missing else _pictures(asset, places),
+        sounds=() if is_missing else _sounds(asset, places),
         duration_s=asset.duration_s,
     )
 
@@ -141,6 +143,12 @@ def _pictures(asset: AssetState, places: Places) -> tuple[str, ...]:
     if any(level.level == FULL for level in asset.levels):
         return (str(places.level(asset.asset, FULL)),)
     return ()
+
+
+def _sounds(asset: AssetState, places: Places) -> tuple[str, ...]:
+    """What a model that hears is given: the recording, which is there when it is short enough."""
+    may_sound = asset.media_type.startswith(("audio/", "video/"))
+    return (str(places.sound(asset.asset)),) if may_sound else ()
 
 
 def _shown_now(asset: AssetState, places: Places) -> api.Seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import wave
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from engine.api import Detected, EngineCode, EngineError
 from engine.perception.heif import PICTURE_BRANDS
-from engine.perception.wire import SAMPLES_NAME, Answer, Finished, Hear, Heard
+from engine.perception.wire import (
+    SAMPLES_NAME,
+    SOUND_NAME,
+    UNFINISHED_SUFFIX,
+    Answer,
+    Finished,
+    Hear,
+    Heard,
+)
 
 if TYPE_CHECKING:
     import av
@@ -45,6 +54,8 @@ _FORMATS = {
     "audio/aac": "aac",
     "audio/mp4": "mov",
 }
+# Models that hear take no more than this.
+_KEPT_S = 30
 _READ_BYTES = 64 * 1024
 # A whole file is handed on in pieces of this length, fed bytes as soon as they are decoded.
 _PIECE_SAMPLES = 5 * RATE
@@ -149,7 +160,20 @@ def hear(request: Hear, chunks: Callable[[], bytes | None]) -> Iterator[Answer]:
         duration_s=decoding.duration_s,
     )
     yield Heard(samples=str(samples), count=count)
+    if 0 < count <= _KEPT_S * RATE:
+        _keep(samples)
     yield Finished(timings={"heard": time.perf_counter() - began})
+
+
+def _keep(samples: Path) -> None:
+    """Leave the samples as a WAV file beside them."""
+    unfinished = samples.with_name(f".{SOUND_NAME}{UNFINISHED_SUFFIX}")
+    with wave.open(str(unfinished), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(BYTES_A_SAMPLE)
+        sound.setframerate(RATE)
+        sound.writeframes(samples.read_bytes())
+    unfinished.replace(samples.with_name(SOUND_NAME))
 
 
 class _Fed:

@@ -33,6 +33,8 @@ MAX_FRAME_BYTES = 1024 * 1024
 PIXELS_NAME = ".pixels.rgb"
 SAMPLES_NAME = ".samples.s16"
 UNFINISHED_SUFFIX = ".part"
+# What stays there of a short recording, for a model that hears: 16 kHz mono in 16 bits.
+SOUND_NAME = "sound.wav"
 
 
 class Decode(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):

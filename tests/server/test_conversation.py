@@ -43,6 +43,9 @@ class Places:
     def level(self, asset: str, level: int) -> Path:
         return Path("derived", asset, str(level))
 
+    def sound(self, asset: str) -> Path:
+        return Path("derived", asset, "sound.wav")
+
 
 def said(state: RoomState, last: str, missing: tuple[str, ...] = ()):
     return conversation.messages(state, state.turns[last], missing, Places())
@@ -55,6 +58,18 @@ def test_a_picture_is_given_in_full_resolution_once_that_level_is_there():
     state = room([whole, replace(asset("b"), levels=(small,))], [turn("t", 5, assets=("a", "b"))])
     assert [seen.pictures for seen in said(state, "t")[0].seen] == [("derived/a/0",), ()]
     assert said(state, "t", missing=("a",))[0].seen[0].pictures == ()
+
+
+def test_what_may_sound_is_given_to_a_model_that_hears():
+    assets = [
+        replace(asset("a"), media_type="audio/webm"),
+        replace(asset("b"), media_type="video/mp4"),
+        replace(asset("c"), media_type="image/png"),
+    ]
+    state = room(assets, [turn("t", 5, assets=("a", "b", "c"))])
+    sounds = [seen.sounds for seen in said(state, "t")[0].seen]
+    assert sounds == [("derived/a/sound.wav",), ("derived/b/sound.wav",), ()]
+    assert said(state, "t", missing=("a",))[0].seen[0].sounds == ()
 
 
 def test_people_are_called_by_name_and_department():

@@ -1,12 +1,13 @@
 import subprocess
 import sys
+import wave
 
 import numpy as np
 import pytest
 
 from engine.api import Detected, EngineCode, EngineError
 from engine.perception.sound import RATE, Raw, hear, is_live, raw_format, sound_type
-from engine.perception.wire import Hear, Heard
+from engine.perception.wire import SOUND_NAME, Hear, Heard
 from tests.support.spoken import encoded
 
 
@@ -62,6 +63,23 @@ def test_pictures_and_texts_are_not_taken_for_sound():
         assert sound_type(head) is None
     assert sound_type(b"\0\0\0\x18ftypheic" + b"\0" * 8) is None
     assert sound_type(b"") is None
+
+
+@pytest.mark.parametrize(("seconds", "is_kept"), [(2.0, True), (30.0, True), (30.1, False)])
+def test_a_short_recording_stays_for_a_model_that_hears(tmp_path, seconds, is_kept):
+    chunks = slices(tone(48_000, seconds).tobytes(), 1 << 20)
+    samples, _ = heard(tmp_path, chunks, declared="audio/pcm;rate=48000")
+    kept = tmp_path / "derived" / SOUND_NAME
+    assert kept.exists() is is_kept
+    if is_kept:
+        with wave.open(str(kept), "rb") as sound:
+            assert (sound.getframerate(), sound.getnchannels(), sound.getsampwidth()) == (
+                RATE,
+                1,
+                2,
+            )
+            assert sound.readframes(sound.getnframes()) == samples.tobytes()
+    assert not list(kept.parent.glob(".*.part"))
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 24_000, 44_100, 48_000, 96_000])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -19,6 +22,11 @@ log = logging.getLogger(__name__)
 # By media id: one of a still, several of a video, then its sound.
 Pictures = dict[str, tuple[Picture, ...]]
 _Key = tuple[str, int, int]
+
+# What comes at once is put into order: a turn with little to look at goes before one with much,
+# unless that has waited for so long.
+GATHER_S = 0.01
+PATIENCE_S = 2.0
 
 
 class Looks(Protocol):
@@ -48,11 +56,22 @@ def by_kind(turn: Turn, *, hears: bool = False) -> Turn:
     return replace(turn, kind="video" if any(seen.duration_s for seen in brought) else "image")
 
 
+@dataclass(eq=False)
+class _Job:
+    """What one turn shows: (media id, path, whether it is a recording), oldest first."""
+
+    shown: list[tuple[str, str, bool]]
+    came: float
+    bytes: int
+    future: Future[Pictures] = field(default_factory=Future)
+
+
 class Sight:
     """Looks at the pictures of turns, and hears their recordings, on one thread of its own.
 
-    Features are kept up to `cache_bytes`, the least recently used go first; those that a turn
-    waits for live as long as it does.
+    One at a time: several at once take as long on a processor, and the bits of one alone depend on
+    nothing beside it. Features are kept up to `cache_bytes`, the least recently used go first;
+    those that a turn waits for live as long as it does.
     """
 
     def __init__(
@@ -63,7 +82,11 @@ class Sight:
         self._cache_bytes = cache_bytes
         self._max_pictures = max_pictures
         self._kept: OrderedDict[_Key, Picture] = OrderedDict()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine-sight")
+        self._jobs: list[_Job] = []
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine-sight", daemon=True)
+        self._thread.start()
         self.counters: Counter[str] = Counter()
         self.kept_bytes = 0
 
@@ -74,7 +97,12 @@ class Sight:
 
     def stop(self) -> None:
         """Give up what waits; returns when the picture in work is done."""
-        self._thread.shutdown(cancel_futures=True)
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        self._thread.join()
+        for job in self._jobs:
+            job.future.cancel()
 
     def look(self, turn: Turn, done: Callable[[], None]) -> Future[Pictures] | None:
         """Begin with what a turn shows, the newest if that is too much; None without anything.
@@ -91,17 +119,41 @@ class Sight:
         ]
         if not shown:
             return None
-        future = self._thread.submit(self._all, shown)
-        future.add_done_callback(lambda _: done())
-        return future
+        # A recording that was too long to be kept takes nothing else's place.
+        there = [(one, size) for one in shown if (size := _bytes_of(one[1])) is not None]
+        if len(there) < len(shown):
+            self.counters["pictures_missing"] += len(shown) - len(there)
+        newest = there[-self._max_pictures :]
+        job = _Job([one for one, _ in newest], time.monotonic(), sum(size for _, size in newest))
+        job.future.add_done_callback(lambda _: done())
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.future
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_result(self._all(job.shown))
+
+    def _next(self) -> _Job | None:
+        """Wait for the job that is next; None at the end."""
+        with self._changed:
+            while not (self._jobs or self._is_stopping):
+                self._changed.wait()
+        # Outside the lock, so that others may come.
+        time.sleep(0 if self._is_stopping else GATHER_S)
+        with self._changed:
+            if self._is_stopping:
+                return None
+            now = time.monotonic()
+            job = min(self._jobs, key=lambda job: _place(job, now))
+            self._jobs.remove(job)
+            return job
 
     def _all(self, shown: list[tuple[str, str, bool]]) -> Pictures:
         made: Pictures = {}
-        # A recording that was too long to be kept takes nothing else's place.
-        there = [one for one in shown if os.path.exists(one[1])]
-        if len(there) < len(shown):
-            self.counters["pictures_missing"] += len(shown) - len(there)
-        for media, path, is_sound in there[-self._max_pictures :]:
+        for media, path, is_sound in shown:
             if (picture := self._one(path, is_sound)) is not None:
                 made[media] = (*made.get(media, ()), picture)
         return made
@@ -134,3 +186,17 @@ class Sight:
         while self.kept_bytes > self._cache_bytes:
             _, dropped = self._kept.popitem(last=False)
             self.kept_bytes -= dropped.features.bytes
+
+
+def _place(job: _Job, now: float) -> tuple[bool, float]:
+    """Return what jobs are put into order by: those that waited too long, then the small ones."""
+    is_patient = now - job.came < PATIENCE_S
+    return is_patient, job.bytes if is_patient else job.came
+
+
+def _bytes_of(path: str) -> int | None:
+    """Return a file's length, which grows with what there is to look at; None without a file."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None

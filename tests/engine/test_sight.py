@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 
@@ -124,6 +125,24 @@ def test_a_file_that_changed_is_looked_at_again(sight, eyes, turn, tmp_path):
     (tmp_path / "a").write_bytes(b"another picture")
     looked(sight, asked)
     assert eyes.looked == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "order"),
+    [(60.0, ["first", "small", "large"]), (0.0, ["first", "large", "small"])],
+    ids=["small ones go first", "what waited long goes first"],
+)
+def test_what_waits_is_looked_at_in_an_order(sight, eyes, turn, monkeypatch, patience_s, order):
+    monkeypatch.setattr("engine.sight.PATIENCE_S", patience_s)
+    eyes.gate.clear()
+    first = sight.look(turn("first"), lambda: None)
+    while not first.running():
+        time.sleep(0.001)
+    large, small = turn("large", content=b"x" * 900), turn("small", content=b"x" * 90)
+    waiting = [sight.look(asked, lambda: None) for asked in (large, small)]
+    eyes.gate.set()
+    assert all(future.result(10) for future in waiting)
+    assert eyes.looked == order
 
 
 def test_stopping_ends_what_waits_and_tells_who_waits(sight, eyes, turn):

@@ -12,14 +12,9 @@ from concurrent.futures import Future
 import torch
 
 from engine.answers import Answers, Finish, KnownAnswer
-from engine.api import (
-    EngineCode,
-    EngineError,
-    Stats,
-    Turn,
-    TurnEvent,
-)
+from engine.api import EngineCode, EngineError, Stats, Turn, TurnEvent
 from engine.config import EngineConfig
+from engine.giveway import GiveWay, rank_of
 from engine.intake import Intake
 from engine.models.backend import Segment, StepAbandoned
 from engine.models.guide import Guide
@@ -56,6 +51,7 @@ class Loop:
         self, config: EngineConfig, model: LoadedModel, reads: Reads | None = None
     ) -> None:
         self._neighbour = Neighbour(reads)
+        self._way = GiveWay()
         self._config = config
         self._model = model
         pace = Pace(config.inter_token_s)
@@ -114,6 +110,7 @@ class Loop:
                 self._counters["turns_overloaded"] += 1
                 raise EngineError(EngineCode.OVERLOADED, "Too many questions are waiting.")
             self._live[turn.id] = sequence
+            self._way.note(turn.kind)
             if self._sight is not None:
                 sequence.sight = self._sight.look(turn, self._intake.wake)
         self._intake.call(lambda: self._add(sequence))
@@ -174,6 +171,7 @@ class Loop:
     def _run(self) -> None:
         torch.set_num_threads(self._config.threads or torch.get_num_threads())
         while not self._stopping:
+            self._way.taken()
             self._intake.take()
             self._end_cancelled()
             now = time.monotonic()
@@ -182,7 +180,7 @@ class Loop:
             self._scheduler.admit(self._start, self._preempt)
             self._neighbour.hush(self._scheduler.is_understanding)
             is_still = self._scheduler.is_background and self._neighbour.is_reading()
-            if not is_still and (step := self._scheduler.schedule()):
+            if not is_still and (step := self._scheduler.schedule(is_short=self._way.owes)):
                 self._step(step)
             else:
                 with self._intake.changed:
@@ -204,12 +202,10 @@ class Loop:
 
     def _step(self, step: list[Slice]) -> None:
         began = time.monotonic()
-        is_background = self._scheduler.is_background
+        rank = rank_of(part.sequence.turn.kind for part in step)
 
         def is_unwanted() -> bool:
-            return (is_background and bool(self._intake)) or all(
-                part.sequence.is_cancelled for part in step
-            )
+            return self._way.is_due(rank) or all(part.sequence.is_cancelled for part in step)
 
         segments = [
             Segment(s.sequence.context, s.tokens, s.samples, s.sequence.layout) for s in step
@@ -217,6 +213,7 @@ class Loop:
         try:
             logits = self._model.backend.run(segments, is_unwanted)
         except StepAbandoned:
+            self._way.end(rank, was_given_up=True)
             self._counters["steps_abandoned"] += 1
             return
         # Whatever the model raises concerns the turns of this step, never the engine.
@@ -228,6 +225,7 @@ class Loop:
                 self._fail(part.sequence, EngineCode.INTERNAL, "The model failed on this step.")
             return
         now = time.monotonic()
+        self._way.end(rank, was_given_up=False)
         self._tally.note(step, now - began)
         sampled = [part.sequence for part in step if part.samples]
         for sequence, row in zip(sampled, logits, strict=True):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from engine.api import TurnKind
 
 SMALLEST_WINDOW = 8
+# A prompt of this length is quick on any machine that can run its model.
+QUICK_PROMPT = 128
 # Into an idle engine a prompt of this length goes in one pass, a longer one in passes this long:
 # whoever asks meanwhile waits for one.
 WHOLE_PROMPT = 1024
@@ -74,7 +76,8 @@ class Pace:
         """Return the prompt tokens of a step that takes no longer than words may wait."""
         if decoding:
             return self.window(decoding, step_tokens)
-        return min(step_tokens, int(self._inter_token_s / self.prompt_token_s))
+        # A few tokens cost as much as twice as many: what they took says too much of each.
+        return min(step_tokens, max(QUICK_PROMPT, int(self._inter_token_s / self.prompt_token_s)))
 
 
 class Deficits:

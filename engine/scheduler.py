@@ -99,11 +99,12 @@ class Scheduler:
         """Whether a prompt of text is being computed: somebody waits for a first word."""
         return any(s.state is State.PREFILL and s.turn.kind == "text" for s in self.running)
 
-    def schedule(self) -> list[Slice]:
+    def schedule(self, *, is_short: bool = False) -> list[Slice]:
         """Return the step: every decoding sequence, and prompts as far as the window goes.
 
         Background turns stand still while any other runs. Turns about pictures and videos let a
-        prompt of text pass that one short step without them holds, but never twice in a row.
+        prompt of text pass that one short step without them holds, but never twice in a row. With
+        `is_short` no prompt makes the step longer than a question may wait for it.
         """
         running = self.running
         if not self.is_background:
@@ -118,6 +119,8 @@ class Scheduler:
         room = self._pace.window(len(decoding), self._max_step_tokens)
         if self.is_background:
             room = min(room, BACKGROUND_WINDOW)
+        if is_short:
+            room = min(room, self._pace.quick_window(len(decoding), self._max_step_tokens))
         for sequence, count in self._divide(prefilling, room):
             count = sequence.whole(count)
             is_last = count == sequence.remaining

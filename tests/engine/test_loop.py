@@ -5,6 +5,7 @@ import random
 import threading
 
 import msgspec
+import pytest
 
 from engine.api import (
     EngineCode,
@@ -116,12 +117,9 @@ async def test_a_long_prompt_that_is_cancelled_is_not_computed_to_its_end(tiny, 
     assert counters["steps_abandoned"] == 1 and "steps" not in counters
 
 
-async def test_what_nobody_asked_for_gives_way_within_a_step_and_is_the_same_for_it(
-    tiny, make_engine
-):
-    asked = msgspec.structs.replace(
-        ask("Is it high?", "idle", "s1"), kind="background", max_new_tokens=40
-    )
+@pytest.mark.parametrize("kind", ["background", "image"])
+async def test_a_step_that_gives_way_to_a_question_changes_no_answer(tiny, make_engine, kind):
+    asked = msgspec.structs.replace(ask("Is it high?", "first", "s1"), kind=kind, max_new_tokens=40)
     async with make_engine(tiny) as engine:
         alone = (await events_of(engine, asked))[-1]
     answers = asyncio.Queue()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.policy import (
     IDLE_PASS_S,
+    QUICK_PROMPT,
     SMALLEST_WINDOW,
     STRETCH,
     WEIGHTS,
@@ -105,3 +106,15 @@ def test_shares_fill_the_window_and_give_no_prompt_more_than_it_has(remaining, r
 
 def test_E59_a_short_prompt_does_not_wait_for_a_long_one():
     assert shares([5000, 20], 512) == [492, 20]
+
+
+def test_a_short_prompt_is_quick_whatever_small_windows_cost():
+    """Eight tokens took as long as forty do, and then a question of forty had to wait."""
+    pace = Pace(inter_token_s=0.1)
+    assert pace.quick_window(0, 4096) == 250
+    for _ in range(50):
+        pace.note(8, 0, 0.05)
+        pace.note(8, 8, 0.12)
+    assert pace.quick_window(0, 4096) == QUICK_PROMPT
+    assert pace.quick_window(0, 64) == 64
+    assert pace.quick_window(8, 4096) == pace.window(8, 4096)

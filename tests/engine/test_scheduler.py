@@ -234,6 +234,16 @@ def test_answers_about_pictures_do_not_wait_for_a_long_question():
     assert [s.sequence.turn.id for s in scheduler.schedule()] == ["short"]
 
 
+def test_a_step_that_will_not_be_given_up_is_a_short_one():
+    pace = Pace(0.1)
+    scheduler = Scheduler(max_batch=9, max_step_tokens=4096, pace=pace)
+    scheduler.running = [with_prompt(waiting("picture", kind="image"), 1000)]
+    assert [len(s.tokens) for s in scheduler.schedule()] == [1000]
+    quick = pace.quick_window(0, 4096)
+    assert quick < 1000
+    assert [len(s.tokens) for s in scheduler.schedule(is_short=True)] == [quick]
+
+
 def test_only_a_prompt_of_text_makes_somebody_wait_for_a_first_word():
     scheduler = Scheduler(max_batch=9, max_step_tokens=512, pace=Pace(0.1))
     scheduler.running = [

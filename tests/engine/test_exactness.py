@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 from engine.api import Message, Turn, TurnCancelled, TurnDelta, TurnDone
+from engine.giveway import GiveWay
 from engine.models.backend import Backend
 from engine.models.eyes import Eyes
 from engine.models.layout import Picture
@@ -111,7 +112,15 @@ class Compared:
         assert self._equal >= 0.9 * self._tokens
 
 
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have steps given up at random layers."""
+    chance = random.Random(3)
+    monkeypatch.setattr(GiveWay, "is_due", lambda self, rank: chance.random() < 0.02)
+
+
 @pytest.mark.parametrize("window", [1, 7, 32, 0])
+@pytest.mark.usefixtures("given_up")
 async def test_turns_that_displace_each_other_are_cut_evicted_and_restored_equal_generate(
     tiny_pair, make_engine, prompts, monkeypatch, tmp_path, window
 ):
@@ -133,6 +142,8 @@ async def test_turns_that_displace_each_other_are_cut_evicted_and_restored_equal
         )
         counters = (await engine.stats()).counters
     assert counters["turns_preempted"] > 0 and counters["tokens_resumed"] > 0
+    is_recurrent = model.backend.shape.state is not None
+    assert ("steps_abandoned" in counters) is not is_recurrent
     assert counters["kv_evictions"] > 0 and counters["turns_cancelled"] > 0
     # A restart: every conversation goes on from what lies on disk.
     kept = 0
@@ -205,6 +216,7 @@ async def show(engine, session: int, chance: random.Random, picture, done) -> li
     return messages
 
 
+@pytest.mark.usefixtures("given_up")
 async def test_turns_about_pictures_displace_each_other_and_equal_generate(
     seeing, picture, make_engine, monkeypatch, tmp_path
 ):
@@ -233,6 +245,8 @@ async def test_turns_about_pictures_displace_each_other_and_equal_generate(
         )
         counters = (await engine.stats()).counters
     assert counters["turns_preempted"] > 0 and counters["turns_cancelled"] > 0
+    is_recurrent = model.backend.shape.state is not None
+    assert ("steps_abandoned" in counters) is not is_recurrent
     kept = 0
     async with make_engine(model, **settings) as engine:
         for n, messages in enumerate(talks):

@@ -207,7 +207,10 @@ class _Step:
     """What the attention layers of one step share: who owns which rows, and the masks."""
 
     def __init__(
-        self, segments: list[Segment], is_padded: bool, is_unwanted: Callable[[], bool]
+        self,
+        segments: list[Segment],
+        is_padded: bool,
+        is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.is_padded = is_padded
         self.is_unwanted = is_unwanted
